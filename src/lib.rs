@@ -1,0 +1,24 @@
+//! longwick: in-process long-context inference for compaction, extraction and A/B probing, without a server.
+//!
+//! # Code map
+//!
+//! A module uses only what stands below it.
+//!
+//! | module | what it does |
+//! |---|---|
+//!
+//! # Invariants
+//!
+//! Architecture invariant: a result depends on its tokens alone, bit for bit: not on what else was in the batch, on
+//! chunk boundaries, prefix hits, forks, preemption, threads or a restart.
+//!
+//! Architecture invariant: attention needs scratch for a tile, whatever the context length.
+//!
+//! Architecture invariant: no panic on input. A damaged file or an impossible setting gives a typed error that names
+//! the file, the field and the numbers.
+//!
+//! Architecture invariant: nothing is lost. A run killed at any instant resumes to the same results.
+//!
+//! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
+
+
