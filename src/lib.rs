@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`history`] | messages, histories, importers |
 //!
 //! # Invariants
 //!
@@ -21,4 +22,5 @@
 //!
 //! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
 
+pub mod history;
 
