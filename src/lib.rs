@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`weights`] | GGUF and safetensors; manifests and fetching |
 //! | [`history`] | messages, histories, importers |
 //!
 //! # Invariants
@@ -23,4 +24,5 @@
 //! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
 
 pub mod history;
+pub mod weights;
 

@@ -1,0 +1,153 @@
+//! From names on disk to canonical names: those of a text model's HF checkpoint, without prefix variants.
+//!
+//! GGUF writers also change some values; [`Conventions`] says which, for the model code to undo.
+//!
+//! # Source
+//! `gguf-py/gguf/tensor_mapping.py` and the converters of llama.cpp (MIT), read 2026-11.
+use std::borrow::Cow;
+
+/// What a file's values look like beside the HF checkpoint of the same model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Conventions {
+    /// RMS norm weights already hold the 1 that the model adds (`1 + w`): true of Gemma in GGUF, where HF stores `w`.
+    pub norm_weights_include_one: bool,
+    /// Rows of `q_proj` and `k_proj` are reordered within each head of dimension `d`, so that the two halves of a rope
+    /// pair are neighbours: row `2j + s` here is row `s * d/2 + j` of the HF checkpoint. True of llama in GGUF.
+    pub rope_pairs_interleaved: bool,
+}
+
+/// How the tensors of one GGUF architecture are named. Names are without `.weight` or `.bias`, which stay as they are.
+struct Architecture {
+    name: &'static str,
+    /// Names that are not part of a block.
+    top: &'static [(&'static str, &'static str)],
+    /// Below `blk.N.`, and below `model.layers.N.`. Several tables, so that families share what they have in common.
+    blocks: &'static [&'static [(&'static str, &'static str)]],
+    conventions: Conventions,
+}
+
+const TOP: &[(&str, &str)] =
+    &[("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")];
+
+const ATTENTION: &[(&str, &str)] = &[
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+];
+
+const QK_NORM: &[(&str, &str)] = &[("attn_q_norm", "self_attn.q_norm"), ("attn_k_norm", "self_attn.k_norm")];
+
+const GATED_MLP: &[(&str, &str)] =
+    &[("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"), ("ffn_down", "mlp.down_proj")];
+
+/// One norm in front of attention and one in front of the MLP.
+const PRE_NORM: &[(&str, &str)] = &[("ffn_norm", "post_attention_layernorm")];
+
+/// Norms around both: HF's `post_attention_layernorm` is then the norm behind attention, not the one in front of the MLP.
+const SANDWICH_NORM: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture {
+        name: "llama",
+        top: TOP,
+        blocks: &[ATTENTION, GATED_MLP, PRE_NORM],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: true },
+    },
+    Architecture {
+        name: "qwen3",
+        top: TOP,
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, PRE_NORM],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+    },
+    Architecture {
+        name: "gemma3",
+        top: TOP,
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, SANDWICH_NORM],
+        conventions: Conventions { norm_weights_include_one: true, rope_pairs_interleaved: false },
+    },
+];
+
+fn find_architecture(name: &str) -> Option<&'static Architecture> {
+    ARCHITECTURES.iter().find(|known| known.name == name)
+}
+
+/// GGUF architectures whose names are mapped.
+pub fn known_gguf_architectures() -> impl Iterator<Item = &'static str> {
+    ARCHITECTURES.iter().map(|known| known.name)
+}
+
+/// The conventions of a GGUF architecture; `None` for one that is not known.
+pub fn gguf_conventions(architecture: &str) -> Option<Conventions> {
+    find_architecture(architecture).map(|known| known.conventions)
+}
+
+/// The canonical name of a GGUF tensor, or `None` for one without a counterpart (`rope_freqs.weight`), or of an
+/// architecture that is not known: such a tensor keeps its name.
+pub fn canonical_gguf_name(architecture: &str, name: &str) -> Option<String> {
+    let known = find_architecture(architecture)?;
+    let (stem, suffix) = name.rsplit_once('.')?;
+    if !matches!(suffix, "weight" | "bias") {
+        return None;
+    }
+    if let Some((_, canonical)) = known.top.iter().find(|(gguf, _)| *gguf == stem) {
+        return Some(format!("{canonical}.{suffix}"));
+    }
+    let (layer, part) = stem.strip_prefix("blk.")?.split_once('.')?;
+    // Only the number's one usual spelling, so that `blk.01` does not pass for layer 1.
+    if layer.parse::<u32>().ok()?.to_string() != layer {
+        return None;
+    }
+    let mut parts = known.blocks.iter().copied().flatten();
+    let (_, canonical) = parts.find(|(gguf, _)| *gguf == part)?;
+    Some(format!("model.layers.{layer}.{canonical}.{suffix}"))
+}
+
+/// Parts of multimodal checkpoints, and extra heads, that the text model does not use; each may stand below `model.`.
+const SKIPPED: &[&str] = &[
+    "vision_tower",
+    "vision_model",
+    "vision_embed_tokens",
+    "visual",
+    "multi_modal_projector",
+    "mm_projector",
+    "embed_vision",
+    "audio_tower",
+    "audio_model",
+    "embed_audio",
+    // Qwen3.5's multi-token prediction head.
+    "mtp",
+];
+
+/// What a name in an HF checkpoint means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HfName<'a> {
+    /// A tensor of the text model, by its canonical name.
+    Text(Cow<'a, str>),
+    /// A part that is left out, by its prefix on disk (`model.vision_tower`).
+    Skipped(&'a str),
+}
+
+/// Reads a name of an HF checkpoint.
+pub fn canonical_hf_name(name: &str) -> HfName<'_> {
+    let model_prefix = "model.";
+    let inner = name.strip_prefix(model_prefix).unwrap_or(name);
+    let part = inner.split('.').next().unwrap_or(inner);
+    if SKIPPED.contains(&part) {
+        return HfName::Skipped(&name[..name.len() - inner.len() + part.len()]);
+    }
+    if let Some(rest) = name.strip_prefix("model.language_model.") {
+        return HfName::Text(Cow::Owned(format!("model.{rest}")));
+    }
+    match name.strip_prefix("language_model.") {
+        Some(rest) if rest.starts_with(model_prefix) || rest.starts_with("lm_head.") => {
+            HfName::Text(Cow::Borrowed(rest))
+        }
+        _ => HfName::Text(Cow::Borrowed(name)),
+    }
+}
