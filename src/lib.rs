@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`tokenizer`] | tokenizer.json and GGUF vocabularies |
 //! | [`weights`] | GGUF and safetensors; manifests and fetching |
 //! | [`history`] | messages, histories, importers |
 //!
@@ -24,5 +25,6 @@
 //! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
 
 pub mod history;
+pub mod tokenizer;
 pub mod weights;
 
