@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`chat`] | chat templates; splitting reasoning from answers |
 //! | [`tokenizer`] | tokenizer.json and GGUF vocabularies |
 //! | [`weights`] | GGUF and safetensors; manifests and fetching |
 //! | [`history`] | messages, histories, importers |
@@ -24,6 +25,7 @@
 //!
 //! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
 
+pub mod chat;
 pub mod history;
 pub mod tokenizer;
 pub mod weights;
