@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`chat`] | chat templates; splitting reasoning from answers |
 //! | [`tokenizer`] | tokenizer.json and GGUF vocabularies |
+//! | [`ops`] | operations over a backend; the CPU's kernels |
 //! | [`weights`] | GGUF and safetensors; manifests and fetching |
 //! | [`history`] | messages, histories, importers |
 //!
@@ -27,6 +28,7 @@
 
 pub mod chat;
 pub mod history;
+pub mod ops;
 pub mod tokenizer;
 pub mod weights;
 

@@ -1,0 +1,75 @@
+//! Elementwise operations.
+use super::{Backend, OpError};
+use crate::ops::{
+    cpu::{self, elementwise::Elementwise},
+    tensors::{F32View, from_elements, require_shape},
+};
+use candle_core::Tensor;
+
+/// `x + y`, same shape.
+///
+/// # Errors
+/// [`OpError::Shape`] when the shapes differ.
+pub fn add(backend: &Backend, x: &Tensor, y: &Tensor) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::Add, ("x", x), ("y", y))
+}
+
+/// `x * factor`.
+///
+/// # Errors
+/// As every operation: a tensor that is not a contiguous f32 one of the backend's device.
+pub fn scale(backend: &Backend, x: &Tensor, factor: f32) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::Scale { factor }, ("x", x), ("x", x))
+}
+
+/// `silu(gate) * up`, same shape; silu(x) = x / (1 + e^-x).
+///
+/// # Errors
+/// [`OpError::Shape`] when the shapes differ.
+///
+/// # Source
+/// Shazeer 2020, GLU Variants Improve Transformer.
+pub fn silu_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::SiluMul, ("gate", gate), ("up", up))
+}
+
+/// `gelu_tanh(gate) * up`, same shape.
+///
+/// 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), is taken as x / (1 + e^-2u): the same function, without cancellation
+/// where x is negative.
+///
+/// # Errors
+/// [`OpError::Shape`] when the shapes differ.
+///
+/// # Source
+/// Hendrycks and Gimpel 2016, Gaussian Error Linear Units.
+pub fn gelu_tanh_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::GeluTanhMul, ("gate", gate), ("up", up))
+}
+
+/// `cap * tanh(x / cap)`.
+///
+/// # Errors
+/// [`OpError::Value`] when the cap is not positive and finite.
+pub fn soft_cap(backend: &Backend, x: &Tensor, cap: f32) -> Result<Tensor, OpError> {
+    if !(cap.is_finite() && cap > 0.0) {
+        let expected = "positive and finite".to_owned();
+        return Err(OpError::Value { argument: "cap", expected, found: cap.to_string() });
+    }
+    binary(backend, cpu::elementwise::SoftCap { cap }, ("x", x), ("x", x))
+}
+
+fn binary(
+    backend: &Backend,
+    op: impl Elementwise,
+    x: (&'static str, &Tensor),
+    y: (&'static str, &Tensor),
+) -> Result<Tensor, OpError> {
+    require_shape(y.1, y.0, x.1.dims())?;
+    let Backend::Cpu(cpu) = backend;
+    let (left, right) = (F32View::of(x.1, x.0)?, F32View::of(y.1, y.0)?);
+    from_elements(cpu::elementwise::apply(cpu, op, &left, &right), x.1.dims())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Scatters keys and values into pages.
+use crate::ops::{CpuBackend, KvArena, KvDtype, KvPageLayout, kv_arena::PANEL_KEYS};
+use half::bf16;
+
+/// Below this many elements one thread does it: waking another takes longer.
+const PARALLEL_ELEMENTS: usize = 1 << 15;
+
+/// An element as pages hold it.
+trait Stored: Copy {
+    fn from_f32(value: f32) -> Self;
+}
+
+impl Stored for f32 {
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Stored for bf16 {
+    fn from_f32(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+}
+
+/// The pages of one layer.
+struct Pages<'a> {
+    base: *mut u8,
+    page_stride: usize,
+    layout: &'a KvPageLayout,
+    layer_in_page: usize,
+}
+
+// SAFETY: each piece of the work (one head's keys, or one head's values) writes bytes of its own.
+unsafe impl Sync for Pages<'_> {}
+
+/// The caller has checked the layout, the shapes and that every slot lies in the arena.
+pub(crate) fn kv_write(
+    cpu: &CpuBackend,
+    arena: &mut KvArena,
+    layout: &KvPageLayout,
+    layer_in_page: usize,
+    keys: &[f32],
+    values: &[f32],
+    slots: &[u64],
+) {
+    let pages = Pages { page_stride: arena.page_stride(), base: arena.base_mut(), layout, layer_in_page };
+    let pieces = 2 * layout.kv_heads;
+    let grain = if keys.len() < PARALLEL_ELEMENTS { pieces } else { 1 };
+    cpu.for_each(pieces, grain, |range| {
+        for piece in range {
+            let (head, is_key) = (piece / 2, piece % 2 == 0);
+            let rows = if is_key { keys } else { values };
+            match layout.dtype {
+                KvDtype::F32 => pages.write::<f32>(head, is_key, rows, slots),
+                KvDtype::Bf16 => pages.write::<bf16>(head, is_key, rows, slots),
+            }
+        }
+    });
+}
+
+impl Pages<'_> {
+    fn write<E: Stored>(&self, head: usize, is_key: bool, rows: &[f32], slots: &[u64]) {
+        let layout = self.layout;
+        let (block_size, dim) = (layout.block_size, layout.head_dim);
+        let offset = layout.head_offset(self.layer_in_page, head);
+        for (row, &slot) in rows.chunks_exact(layout.kv_heads * dim).zip(slots) {
+            let row = &row[head * dim..(head + 1) * dim];
+            let page = (slot / block_size as u64) as usize;
+            let token = (slot % block_size as u64) as usize;
+            // SAFETY: the slot was checked to lie in the arena and the layout to fit its pages; the offsets stay in this head's
+            // keys or values, which no other piece of the work touches, and pages and offsets are multiples of the element's size.
+            unsafe {
+                let start = self.base.add(page * self.page_stride).cast::<E>().add(offset);
+                if is_key {
+                    let panel = start.add(token / PANEL_KEYS * PANEL_KEYS * dim + token % PANEL_KEYS);
+                    for (d, &value) in row.iter().enumerate() {
+                        panel.add(d * PANEL_KEYS).write(E::from_f32(value));
+                    }
+                } else {
+                    let target = start.add(layout.key_elements() + token * layout.value_stride());
+                    for (d, &value) in row.iter().enumerate() {
+                        target.add(d).write(E::from_f32(value));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Rows of an embedding matrix.
+use super::{
+    Backend, OpError, PackedMatrix,
+    cpu::{
+        many_rows::Dequantise,
+        panel::with_format,
+        simd::{self, LANES},
+        threads::SharedOutput,
+    },
+    tensors::from_elements,
+};
+use candle_core::Tensor;
+use std::marker::PhantomData;
+
+/// Rows of an embedding matrix: `[ids, in]`, read out of the panels that [`super::linear`] multiplies by, with the same bits.
+///
+/// # Errors
+/// [`OpError::Index`] when an id is not below [`PackedMatrix::out_features`].
+pub fn embedding(backend: &Backend, table: &PackedMatrix, ids: &[u32]) -> Result<Tensor, OpError> {
+    let Backend::Cpu(cpu) = backend;
+    let limit = table.out_features();
+    if let Some((position, id)) = ids.iter().enumerate().find(|(_, id)| **id as usize >= limit) {
+        return Err(OpError::Index { argument: "ids", position, index: u64::from(*id), limit: limit as u64 });
+    }
+    let width = table.in_features();
+    let panels = table.panels();
+    let mut elements = vec![0.0; ids.len() * width];
+    let out = SharedOutput::new(&mut elements);
+    let scratch = || vec![0.0; panels.padded_in * LANES];
+    cpu.for_each_with(ids.len(), 16, scratch, |scratch, range| {
+        for position in range {
+            let (panel, column) = (ids[position] as usize / LANES, ids[position] as usize % LANES);
+            with_format!(panels.dtype, F => simd::dispatch(
+                cpu.instruction_set(),
+                Dequantise::<F> { panels, range: panel..panel + 1, out: scratch, format: PhantomData },
+            ));
+            // SAFETY: each position is handed out once, and its row of the output is its own.
+            let out = unsafe { out.slice(position * width..(position + 1) * width) };
+            for (out, line) in out.iter_mut().zip(scratch.chunks_exact(LANES)) {
+                *out = line[column];
+            }
+        }
+    });
+    from_elements(elements, (ids.len(), width))
+}

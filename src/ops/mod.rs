@@ -1,0 +1,35 @@
+//! One file an operation, over [`Backend`].
+//!
+//! Activations are contiguous f32 candle tensors on the backend's device.
+
+mod activation;
+mod attention;
+mod backend;
+pub(crate) mod cpu;
+mod embedding;
+mod error;
+mod kv_arena;
+mod kv_write;
+mod linear;
+mod norm;
+mod packed;
+mod rope;
+mod rows;
+mod tensors;
+#[cfg(test)]
+mod testing;
+mod vector;
+
+pub use activation::{add, gelu_tanh_mul, scale, silu_mul, soft_cap};
+pub use attention::{AttentionInput, SequencePages, paged_attention};
+pub use backend::{Backend, CpuBackend, InstructionSet};
+pub use embedding::embedding;
+pub use error::OpError;
+pub use kv_arena::{KvArena, KvDtype, KvPageLayout};
+pub use kv_write::kv_write;
+pub use linear::linear;
+pub use norm::rms_norm;
+pub use packed::PackedMatrix;
+pub use rope::{RopeAngles, RopeLayout, rope};
+pub use rows::select_rows;
+pub use vector::vector;

@@ -1,0 +1,158 @@
+//! Weight matrices repacked for the backend.
+use super::{
+    Backend, CpuBackend, OpError,
+    cpu::{
+        panel::{PanelFormat, Panels, with_format},
+        simd::LANES,
+        threads::SharedOutput,
+    },
+};
+use crate::weights::{TensorView, WeightDtype};
+use memmap2::MmapMut;
+
+/// Anonymous maps from this size on ask for huge pages: decoding streams through all of them.
+const HUGE_PAGE_BYTES: usize = 4 << 20;
+
+/// A weight matrix repacked once for the backend; quantised weights stay quantised.
+///
+/// On the CPU: panels of sixteen output features, at most 3 % larger than the file's tensor (plus what fills up the last panel).
+pub struct PackedMatrix {
+    dtype: WeightDtype,
+    out_features: usize,
+    in_features: usize,
+    padded_in: usize,
+    panel_bytes: usize,
+    data: MmapMut,
+}
+
+impl PackedMatrix {
+    /// Packs a `[out, in]` tensor.
+    ///
+    /// # Errors
+    /// [`OpError::WeightData`] when the shape is not two positive numbers, when rows are not whole blocks, or when the data's
+    /// length is not what shape and dtype ask for; [`OpError::Memory`].
+    pub fn pack(backend: &Backend, tensor: &TensorView<'_>) -> Result<Self, OpError> {
+        let Backend::Cpu(cpu) = backend;
+        with_format!(tensor.dtype, F => Self::pack_as::<F>(cpu, tensor))
+    }
+
+    fn pack_as<F: PanelFormat>(cpu: &CpuBackend, tensor: &TensorView<'_>) -> Result<Self, OpError> {
+        let (out_features, in_features, row_bytes) = file_layout::<F>(tensor)?;
+        let blocks = in_features.div_ceil(F::BLOCK);
+        let panels = out_features.div_ceil(LANES);
+        let too_large = || refuse(tensor, "the packed size overflows the address space".to_owned());
+        let panel_bytes = blocks.checked_mul(F::PANEL_BYTES).ok_or_else(too_large)?;
+        let bytes = panel_bytes.checked_mul(panels).ok_or_else(too_large)?;
+        let mut data = reserve(bytes)?;
+        let out = SharedOutput::new(&mut data);
+        cpu.for_each(panels, 1, |range| {
+            for panel in range {
+                // SAFETY: each panel is handed out once, and panels do not overlap.
+                let out = unsafe { out.slice(panel * panel_bytes..(panel + 1) * panel_bytes) };
+                let rows = panel * LANES..out_features.min((panel + 1) * LANES);
+                pack_panel::<F>(&tensor.data[rows.start * row_bytes..rows.end * row_bytes], row_bytes, out);
+            }
+        });
+        let padded_in = blocks * F::BLOCK;
+        Ok(Self { dtype: tensor.dtype, out_features, in_features, padded_in, panel_bytes, data })
+    }
+
+    /// Rows of the file's tensor: output features.
+    pub fn out_features(&self) -> usize {
+        self.out_features
+    }
+
+    /// Input features.
+    pub fn in_features(&self) -> usize {
+        self.in_features
+    }
+
+    /// Bytes held in memory.
+    pub fn packed_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// As the kernels see it.
+    pub(super) fn panels(&self) -> Panels<'_> {
+        Panels {
+            dtype: self.dtype,
+            out_features: self.out_features,
+            padded_in: self.padded_in,
+            panel_bytes: self.panel_bytes,
+            data: &self.data,
+        }
+    }
+}
+
+/// Repacks up to sixteen rows of the file; rows that are missing become zeros.
+fn pack_panel<F: PanelFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let missing = vec![0; F::FILE_BYTES];
+    for (block, out) in out.chunks_exact_mut(F::PANEL_BYTES).enumerate() {
+        let start = block * F::FILE_BYTES;
+        let end = row_bytes.min(start + F::FILE_BYTES);
+        let mut blocks: [&[u8]; LANES] = [&missing[..end - start]; LANES];
+        for (block, row) in blocks.iter_mut().zip(rows.chunks_exact(row_bytes)) {
+            *block = &row[start..end];
+        }
+        F::pack(&blocks, out);
+    }
+}
+
+/// Checks that shape, dtype and data agree: output features, input features, bytes a row.
+fn file_layout<F: PanelFormat>(tensor: &TensorView<'_>) -> Result<(usize, usize, usize), OpError> {
+    let [out_features, in_features] = tensor.shape[..] else {
+        return Err(refuse(tensor, format!("a matrix has 2 dimensions, found {}", tensor.shape.len())));
+    };
+    if out_features == 0 || in_features == 0 {
+        return Err(refuse(tensor, "a matrix has at least one row and one column".to_owned()));
+    }
+    // Floats may end anywhere; a quantised row is whole blocks.
+    let unit = match tensor.dtype {
+        WeightDtype::F32 | WeightDtype::F16 | WeightDtype::Bf16 => 1,
+        _ => F::BLOCK,
+    };
+    if !in_features.is_multiple_of(unit) {
+        return Err(refuse(tensor, format!("rows of {in_features} elements are not whole blocks of {unit}")));
+    }
+    let row_bytes = (in_features / unit).checked_mul(F::FILE_BYTES / (F::BLOCK / unit));
+    let expected = row_bytes.and_then(|row_bytes| row_bytes.checked_mul(out_features));
+    match (row_bytes, expected) {
+        (Some(row_bytes), Some(expected)) if expected == tensor.data.len() => {
+            Ok((out_features, in_features, row_bytes))
+        }
+        (_, Some(expected)) => {
+            Err(refuse(tensor, format!("expected {expected} bytes, found {}", tensor.data.len())))
+        }
+        _ => Err(refuse(tensor, format!("the shape overflows, found {} bytes", tensor.data.len()))),
+    }
+}
+
+fn refuse(tensor: &TensorView<'_>, reason: String) -> OpError {
+    OpError::WeightData {
+        name: tensor.name.to_owned(),
+        dtype: format!("{:?}", tensor.dtype),
+        shape: tensor.shape.clone(),
+        reason,
+    }
+}
+
+/// Zeroed memory whose pages are touched only by those who write them.
+fn reserve(bytes: usize) -> Result<MmapMut, OpError> {
+    let refused = |error: std::io::Error| OpError::Memory {
+        what: "packed weights",
+        bytes: bytes as u64,
+        reason: error.to_string(),
+    };
+    let map = MmapMut::map_anon(bytes).map_err(refused)?;
+    #[cfg(target_os = "linux")]
+    if bytes >= HUGE_PAGE_BYTES {
+        // A kernel without huge pages refuses; small pages are slower, not wrong.
+        if let Err(error) = map.advise(memmap2::Advice::HugePage) {
+            tracing::debug!(%error, "no huge pages for packed weights");
+        }
+    }
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests;
