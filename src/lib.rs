@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`chat`] | chat templates; splitting reasoning from answers |
+//! | [`kv`] | paged cache: blocks, tables, groups, prefix cache |
 //! | [`tokenizer`] | tokenizer.json and GGUF vocabularies |
 //! | [`ops`] | operations over a backend; the CPU's kernels |
 //! | [`weights`] | GGUF and safetensors; manifests and fetching |
@@ -28,6 +29,7 @@
 
 pub mod chat;
 pub mod history;
+pub mod kv;
 pub mod ops;
 pub mod tokenizer;
 pub mod weights;

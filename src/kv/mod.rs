@@ -1,0 +1,48 @@
+//! The paged key-value cache: groups of layers, reference-counted blocks, block tables and the prefix cache.
+//!
+//! One arena of uniform pages serves every group, so that memory moves freely between full and sliding layers.
+//! A *block* is `block_size` tokens of one group; it lives in one *page* of the arena, and both share one number.
+//!
+//! Architecture invariant: a block that more than one owner references is never written; [`KvCache::prepare_append`]
+//! copies it first. Architecture invariant: only complete blocks enter the [`PrefixCache`].
+
+mod block_pool;
+mod block_table;
+mod cache;
+mod groups;
+mod prefix_cache;
+
+#[cfg(test)]
+mod tests;
+
+pub use block_pool::{BlockId, BlockPool};
+pub use block_table::BlockTable;
+pub use cache::{KvCache, KvUsage, SequenceCache};
+pub use groups::{KvCacheGroup, KvPlan, LayerKv, LayerSlot};
+pub use prefix_cache::{NodeId, PrefixCache, PrefixHit};
+
+/// What the cache refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum KvError {
+    /// No page is free and none can be evicted; a scheduling outcome, not a failure.
+    #[error("out of KV blocks: {needed} needed, {available} free or evictable of {total}")]
+    OutOfBlocks {
+        /// Blocks asked for.
+        needed: usize,
+        /// Blocks free or evictable.
+        available: usize,
+        /// Blocks in the pool.
+        total: usize,
+    },
+    /// A setting that cannot work.
+    #[error("KV cache setting {setting}: {reason}")]
+    Setting {
+        /// Which setting.
+        setting: &'static str,
+        /// Why it cannot work, with the numbers.
+        reason: String,
+    },
+    /// A page operation failed.
+    #[error(transparent)]
+    Op(#[from] crate::ops::OpError),
+}

@@ -1,0 +1,192 @@
+//! [`PrefixCache`]: which blocks hold which tokens, as a radix tree at block granularity.
+
+use std::collections::HashMap;
+
+use super::{BlockId, KvCacheGroup};
+
+/// A node of the tree: one block's worth of tokens after its parent's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(u32);
+
+const ROOT: NodeId = NodeId(0);
+
+#[derive(Debug, Default)]
+struct Node {
+    parent: Option<NodeId>,
+    tokens: Box<[u32]>,
+    children: HashMap<Box<[u32]>, NodeId>,
+    /// One place a group.
+    blocks: Vec<Option<BlockId>>,
+    /// Blocks from the root to the end of this node.
+    depth: u32,
+    /// Sequences whose tokens run through this node.
+    users: u32,
+    /// Whether a branch boundary lies within a window behind this node.
+    near_boundary: bool,
+}
+
+/// The longest cached prefix of some tokens that every group can use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PrefixHit {
+    /// The nodes, from the root on; each is one block.
+    pub nodes: Vec<NodeId>,
+}
+
+/// A radix tree over token ids. Each edge is one complete block; a node names the block of each group that is still cached.
+#[derive(Debug)]
+pub struct PrefixCache {
+    nodes: Vec<Node>,
+    unused: Vec<NodeId>,
+    num_groups: usize,
+    block_size: usize,
+}
+
+impl PrefixCache {
+    /// An empty tree.
+    pub fn new(num_groups: usize, block_size: usize) -> Self {
+        let root = Node { users: 1, ..Node::default() };
+        Self { nodes: vec![root], unused: Vec::new(), num_groups, block_size }
+    }
+
+    /// Nodes in the tree, the root not counted.
+    pub fn len(&self) -> usize {
+        self.nodes.len() - 1 - self.unused.len()
+    }
+
+    /// Whether nothing is cached.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The block a node lists for a group.
+    pub fn block(&self, node: NodeId, group: usize) -> Option<BlockId> {
+        self.nodes[node.0 as usize].blocks.get(group).copied().flatten()
+    }
+
+    /// The longest usable prefix of `tokens`, `max_blocks` blocks at most.
+    ///
+    /// A prefix of n blocks is usable when each group has every block that a query right after it can see:
+    /// all n for full attention, those within the window for a sliding group.
+    pub fn lookup(&self, groups: &[KvCacheGroup], tokens: &[u32], max_blocks: usize) -> PrefixHit {
+        let mut nodes = Vec::new();
+        let mut node = ROOT;
+        for key in tokens.chunks_exact(self.block_size).take(max_blocks) {
+            match self.nodes[node.0 as usize].children.get(key) {
+                Some(&child) => node = child,
+                None => break,
+            }
+            nodes.push(node);
+        }
+        let usable = self.longest_usable(groups, &nodes);
+        nodes.truncate(usable);
+        PrefixHit { nodes }
+    }
+
+    fn longest_usable(&self, groups: &[KvCacheGroup], nodes: &[NodeId]) -> usize {
+        let mut runs = vec![0usize; groups.len()];
+        let mut longest = 0;
+        for (index, &node) in nodes.iter().enumerate() {
+            let num_blocks = index + 1;
+            let mut usable = true;
+            for (g, (group, run)) in groups.iter().zip(&mut runs).enumerate() {
+                *run = if self.block(node, g).is_some() { *run + 1 } else { 0 };
+                let first = group.first_visible_block(num_blocks * self.block_size);
+                usable &= *run >= num_blocks - first.min(num_blocks);
+            }
+            if usable {
+                longest = num_blocks;
+            }
+        }
+        longest
+    }
+
+    /// The child of `parent` (the root for `None`) with these tokens, made where absent.
+    pub fn child(&mut self, parent: Option<NodeId>, tokens: &[u32]) -> NodeId {
+        let parent = parent.unwrap_or(ROOT);
+        if let Some(&child) = self.nodes[parent.0 as usize].children.get(tokens) {
+            return child;
+        }
+        let node = Node {
+            parent: Some(parent),
+            tokens: tokens.into(),
+            blocks: vec![None; self.num_groups],
+            depth: self.nodes[parent.0 as usize].depth + 1,
+            ..Node::default()
+        };
+        let id = match self.unused.pop() {
+            Some(id) => {
+                self.nodes[id.0 as usize] = node;
+                id
+            }
+            None => {
+                self.nodes.push(node);
+                NodeId((self.nodes.len() - 1) as u32)
+            }
+        };
+        self.nodes[parent.0 as usize].children.insert(tokens.into(), id);
+        id
+    }
+
+    /// Depth of a node in blocks.
+    pub fn depth(&self, node: NodeId) -> u32 {
+        self.nodes[node.0 as usize].depth
+    }
+
+    /// Lists a block for a group.
+    pub fn set_block(&mut self, node: NodeId, group: usize, block: BlockId) {
+        self.nodes[node.0 as usize].blocks[group] = Some(block);
+    }
+
+    /// Forgets an evicted block, and the node with it where nothing else needs it.
+    pub fn clear_block(&mut self, node: NodeId, group: usize) {
+        self.nodes[node.0 as usize].blocks[group] = None;
+        self.prune(node);
+    }
+
+    /// Counts one more sequence through a node.
+    pub fn add_user(&mut self, node: NodeId) {
+        self.nodes[node.0 as usize].users += 1;
+    }
+
+    /// Counts one sequence less.
+    pub fn remove_user(&mut self, node: NodeId) {
+        self.nodes[node.0 as usize].users -= 1;
+        self.prune(node);
+    }
+
+    /// Whether blocks of a window behind `node` should outlive others, for branches that start near it.
+    pub fn is_near_boundary(&self, node: NodeId) -> bool {
+        self.nodes[node.0 as usize].near_boundary
+    }
+
+    /// Marks `node` as a place where branches start: it and the `blocks - 1` nodes before it are kept longer.
+    /// Returns the nodes that were not marked before.
+    pub fn mark_boundary(&mut self, node: NodeId, blocks: usize) -> Vec<NodeId> {
+        let mut marked = Vec::new();
+        let mut next = Some(node);
+        for _ in 0..blocks {
+            let Some(id) = next.filter(|&id| id != ROOT) else { break };
+            let entry = &mut self.nodes[id.0 as usize];
+            if !entry.near_boundary {
+                entry.near_boundary = true;
+                marked.push(id);
+            }
+            next = entry.parent;
+        }
+        marked
+    }
+
+    fn prune(&mut self, node: NodeId) {
+        let mut id = node;
+        while id != ROOT {
+            let entry = &self.nodes[id.0 as usize];
+            let needed =
+                entry.users > 0 || !entry.children.is_empty() || entry.blocks.iter().any(Option::is_some);
+            let Some(parent) = entry.parent.filter(|_| !needed) else { return };
+            let entry = std::mem::take(&mut self.nodes[id.0 as usize]);
+            self.nodes[parent.0 as usize].children.remove(&entry.tokens);
+            self.unused.push(id);
+            id = parent;
+        }
+    }
+}
