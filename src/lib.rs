@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`decode`] | sampler, grammars, stop conditions, choice scores |
 //! | [`chat`] | chat templates; splitting reasoning from answers |
 //! | [`kv`] | paged cache: blocks, tables, groups, prefix cache |
 //! | [`tokenizer`] | tokenizer.json and GGUF vocabularies |
@@ -28,6 +29,7 @@
 //! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
 
 pub mod chat;
+pub mod decode;
 pub mod history;
 pub mod kv;
 pub mod ops;
