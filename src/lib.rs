@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`model`] | the model families, over shared layers |
 //! | [`decode`] | sampler, grammars, stop conditions, choice scores |
 //! | [`chat`] | chat templates; splitting reasoning from answers |
 //! | [`kv`] | paged cache: blocks, tables, groups, prefix cache |
@@ -32,6 +33,7 @@ pub mod chat;
 pub mod decode;
 pub mod history;
 pub mod kv;
+pub mod model;
 pub mod ops;
 pub mod tokenizer;
 pub mod weights;

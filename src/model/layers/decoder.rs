@@ -1,0 +1,98 @@
+//! [`Decoder`]: embedding, blocks, last norm and vocabulary projection.
+
+use super::{ForwardContext, LayerLoader, RmsNorm, Rows};
+use crate::kv::KvPlan;
+use crate::model::{CausalLm, ForwardBatch, ModelConfig, ModelError};
+use crate::ops::{self, Backend, KvArena, PackedMatrix};
+use candle_core::Tensor;
+
+/// One decoder layer.
+pub trait Block: Send {
+    /// Computes the layer for all tokens of `x: [tokens, hidden]`, and returns `rows` of them.
+    ///
+    /// # Errors
+    /// [`ModelError::Op`] from an operation.
+    fn forward(
+        &self,
+        x: &Tensor,
+        context: &ForwardContext<'_>,
+        arena: &mut KvArena,
+        rows: Rows,
+    ) -> Result<Tensor, ModelError>;
+
+    /// Bytes of packed weights.
+    fn packed_bytes(&self) -> usize;
+}
+
+/// A decoder of equal blocks.
+pub struct Decoder<B> {
+    backend: Backend,
+    config: ModelConfig,
+    embedding: PackedMatrix,
+    blocks: Vec<B>,
+    norm: RmsNorm,
+    /// `None` where the embedding serves as the projection too.
+    head: Option<PackedMatrix>,
+}
+
+impl<B: Block> Decoder<B> {
+    /// Loads embedding, blocks (by `block(loader, layer)`), last norm and head.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where a tensor is missing or has another shape.
+    pub fn load(
+        loader: &mut LayerLoader<'_>,
+        mut block: impl FnMut(&mut LayerLoader<'_>, usize) -> Result<B, ModelError>,
+    ) -> Result<Self, ModelError> {
+        let config = loader.config.clone();
+        let (vocab, hidden) = (config.vocab_size, config.hidden_size);
+        let embedding = loader.matrix("model.embed_tokens.weight", vocab, hidden)?;
+        let blocks = (0..config.num_layers()).map(|layer| block(loader, layer)).collect::<Result<_, _>>()?;
+        let norm = RmsNorm::load(loader, "model.norm.weight", hidden)?;
+        let head = match loader.has("lm_head.weight")? {
+            true => Some(loader.matrix("lm_head.weight", vocab, hidden)?),
+            false => None,
+        };
+        Ok(Self { backend: loader.backend.clone(), config, embedding, blocks, norm, head })
+    }
+}
+
+impl<B: Block> CausalLm for Decoder<B> {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn weight_bytes(&self) -> usize {
+        let blocks: usize = self.blocks.iter().map(Block::packed_bytes).sum();
+        let head = self.head.as_ref().map_or(0, PackedMatrix::packed_bytes);
+        self.embedding.packed_bytes() + blocks + head
+    }
+
+    fn forward(
+        &self,
+        batch: &ForwardBatch,
+        plan: &KvPlan,
+        arena: &mut KvArena,
+    ) -> Result<Tensor, ModelError> {
+        let context = ForwardContext::new(&self.backend, &self.config, batch, plan)?;
+        let mut x = ops::embedding(&self.backend, &self.embedding, &batch.token_ids)?;
+        if let Some(factor) = self.config.embedding_scale {
+            x = ops::scale(&self.backend, &x, factor)?;
+        }
+        let last = self.blocks.len().saturating_sub(1);
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let rows = if layer == last { Rows::Selected } else { Rows::All };
+            x = block.forward(&x, &context, arena, rows)?;
+        }
+        self.norm.forward(&self.backend, &x)
+    }
+
+    fn logits(&self, hidden: &Tensor) -> Result<Tensor, ModelError> {
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        let logits = ops::linear(&self.backend, hidden, head, None)?;
+        Ok(match self.config.logit_soft_cap {
+            Some(cap) => ops::soft_cap(&self.backend, &logits, cap)?,
+            None => logits,
+        })
+    }
+}

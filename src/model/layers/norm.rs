@@ -1,0 +1,31 @@
+//! [`RmsNorm`].
+
+use super::LayerLoader;
+use crate::model::ModelError;
+use crate::ops::{self, Backend};
+use candle_core::Tensor;
+
+/// Root-mean-square norm over the last dimension.
+pub struct RmsNorm {
+    weight: Tensor,
+    eps: f32,
+}
+
+impl RmsNorm {
+    /// Loads the weight `[size]` of this name.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn load(loader: &mut LayerLoader<'_>, name: &str, size: usize) -> Result<Self, ModelError> {
+        let weight = loader.vector(name, size, loader.config.norm_offset)?;
+        Ok(Self { weight, eps: loader.config.rms_norm_eps })
+    }
+
+    /// `x: [.., size]` to the same shape.
+    ///
+    /// # Errors
+    /// [`ModelError::Op`] where the shapes do not fit.
+    pub fn forward(&self, backend: &Backend, x: &Tensor) -> Result<Tensor, ModelError> {
+        Ok(ops::rms_norm(backend, x, &self.weight, self.eps)?)
+    }
+}

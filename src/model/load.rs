@@ -1,0 +1,25 @@
+//! [`load_model`]: from opened weights to a model.
+
+use super::config::{Family, ModelConfig};
+use super::layers::LayerLoader;
+use super::{CausalLm, ModelError, gemma3, llama, qwen3};
+use crate::ops::Backend;
+use crate::weights::Weights;
+
+/// Loads the model that `weights` hold. `progress(loaded, total)` counts bytes on disk.
+///
+/// # Errors
+/// [`ModelError`] for an unknown architecture, a config that cannot work, or a missing or misshapen tensor.
+pub fn load_model(
+    weights: &Weights,
+    backend: &Backend,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Box<dyn CausalLm>, ModelError> {
+    let config = ModelConfig::from_weights(weights)?;
+    let mut loader = LayerLoader::new(backend, &config, weights, progress);
+    match config.family {
+        Family::Llama => llama::load(&mut loader),
+        Family::Qwen3 => qwen3::load(&mut loader),
+        Family::Gemma3 => gemma3::load(&mut loader),
+    }
+}

@@ -1,0 +1,85 @@
+//! Models: the trait the engine drives, config dialects, shared layers, and one file a family.
+
+pub mod batch;
+pub mod config;
+mod gemma3;
+pub mod layers;
+mod llama;
+mod load;
+mod qwen3;
+
+pub use batch::{ForwardBatch, GroupBatch, SequenceTable};
+pub use config::{Activation, Family, ModelConfig, RopeSettings};
+pub use load::load_model;
+
+use crate::kv::{KvPlan, LayerKv};
+use crate::ops::{KvArena, OpError};
+use crate::weights::WeightsError;
+use candle_core::Tensor;
+
+/// A causal language model over a paged KV cache.
+pub trait CausalLm: Send {
+    /// Shapes and settings.
+    fn config(&self) -> &ModelConfig;
+
+    /// What each layer caches.
+    fn layer_kv(&self) -> Vec<LayerKv> {
+        self.config().layer_kv()
+    }
+
+    /// Bytes of weights held in memory.
+    fn weight_bytes(&self) -> usize;
+
+    /// Computes a packed batch: writes every token's keys and values, and returns the final hidden states
+    /// (after the last norm) of the batch's `output_rows`.
+    ///
+    /// # Shapes
+    /// Returns `[output_rows, hidden_size]`. In the last layer only these rows go on after keys and values are
+    /// written.
+    ///
+    /// # Errors
+    /// [`ModelError::Op`] from an operation.
+    fn forward(&self, batch: &ForwardBatch, plan: &KvPlan, arena: &mut KvArena)
+    -> Result<Tensor, ModelError>;
+
+    /// Projects hidden states to the vocabulary: `[rows, hidden_size]` to `[rows, vocab_size]`. The caller keeps
+    /// `rows` small.
+    ///
+    /// # Errors
+    /// [`ModelError::Op`] from an operation.
+    fn logits(&self, hidden: &Tensor) -> Result<Tensor, ModelError>;
+}
+
+/// What can go wrong with a model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The files are damaged or do not fit the config.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// An operation refused its arguments.
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// A config field is missing, has the wrong type, or a value that cannot work.
+    #[error("{file}: {field}: {reason}")]
+    Config {
+        /// The file.
+        file: String,
+        /// The field.
+        field: String,
+        /// What is wrong, with the numbers.
+        reason: String,
+    },
+    /// A family longwick does not have.
+    #[error("{file}: architecture {architecture:?} is not supported (supported: {supported})")]
+    UnsupportedArchitecture {
+        /// The file.
+        file: String,
+        /// What the file says.
+        architecture: String,
+        /// What there is.
+        supported: String,
+    },
+    /// A tensor library error.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+}
