@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`engine`] | scheduler, sequences, sessions: requests in, completions out |
 //! | [`model`] | the model families, over shared layers |
 //! | [`decode`] | sampler, grammars, stop conditions, choice scores |
 //! | [`chat`] | chat templates; splitting reasoning from answers |
@@ -31,6 +32,7 @@
 
 pub mod chat;
 pub mod decode;
+pub mod engine;
 pub mod history;
 pub mod kv;
 pub mod model;

@@ -1,0 +1,60 @@
+//! [`ModelHost`]: several models under one byte budget.
+
+use std::path::{Path, PathBuf};
+
+use super::{Engine, EngineError, EngineOptions};
+
+/// Loads models as they are asked for, and evicts the least recently used ones when the budget is short.
+pub struct ModelHost {
+    budget_bytes: u64,
+    options: EngineOptions,
+    /// Most recently used last.
+    loaded: Vec<(PathBuf, Engine)>,
+    loads: u64,
+}
+
+impl ModelHost {
+    /// A host that holds `budget_bytes` of weights and KV pools at most, but always the model in use.
+    pub fn new(budget_bytes: u64, options: EngineOptions) -> Self {
+        Self { budget_bytes, options, loaded: Vec::new(), loads: 0 }
+    }
+
+    /// The engine of the model at `path`, loaded if it is not. `progress(done, total)` counts bytes on disk.
+    ///
+    /// # Errors
+    /// As [`Engine::load`].
+    pub fn engine(
+        &mut self,
+        path: &Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<&mut Engine, EngineError> {
+        let place = match self.loaded.iter().position(|(loaded, _)| loaded == path) {
+            Some(place) => {
+                let entry = self.loaded.remove(place);
+                self.loaded.push(entry);
+                self.loaded.len() - 1
+            }
+            None => {
+                let engine = Engine::load(path, self.options.clone(), progress)?;
+                self.loads += 1;
+                self.loaded.push((path.to_owned(), engine));
+                while self.loaded.len() > 1 && self.bytes() > self.budget_bytes {
+                    self.loaded.remove(0);
+                }
+                self.loaded.len() - 1
+            }
+        };
+        Ok(&mut self.loaded[place].1)
+    }
+
+    /// Bytes of weights and KV pools held now.
+    pub fn bytes(&self) -> u64 {
+        let memory = self.loaded.iter().map(|(_, engine)| engine.memory());
+        memory.map(|memory| (memory.weights + memory.kv_pool) as u64).sum()
+    }
+
+    /// Models loaded so far, repeated loads of one model counted again.
+    pub fn loads(&self) -> u64 {
+        self.loads
+    }
+}

@@ -1,0 +1,74 @@
+//! [`ModelIdentity`]: what a result depends on, without loading the model.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::load::{TextSide, load_text};
+use super::{EngineError, EngineOptions};
+use crate::chat::ChatTemplate;
+use crate::kv::KvPlan;
+use crate::model::ModelConfig;
+use crate::ops::Backend;
+use crate::tokenizer::Tokenizer;
+use crate::weights::Weights;
+
+/// A model's name, texts and shapes, read without its weights' values.
+pub struct ModelIdentity {
+    /// As [`super::Engine::model_digest`].
+    pub digest: String,
+    /// As [`super::Engine::arithmetic`].
+    pub arithmetic: String,
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Its chat template.
+    pub template: ChatTemplate,
+    /// Its shapes.
+    pub config: ModelConfig,
+    /// Bytes of its tensors on disk.
+    pub weight_bytes: u64,
+}
+
+impl ModelIdentity {
+    /// Reads the model at `path`; its weight files are hashed, which takes as long as reading them.
+    ///
+    /// # Errors
+    /// As [`super::Engine::load`]; a model without a tokenizer is an error here.
+    pub fn read(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
+        let backend = Backend::cpu(options.threads)?;
+        let weights = Weights::open(path)?;
+        let text = load_text(&weights)?;
+        Ok(Self {
+            digest: digest(&weights, Some(&text))?,
+            arithmetic: arithmetic(&backend, options),
+            config: ModelConfig::from_weights(&weights)?,
+            weight_bytes: weights.total_bytes(),
+            tokenizer: text.tokenizer,
+            template: text.template,
+        })
+    }
+
+    /// KV bytes of a token within every window, with these options.
+    ///
+    /// # Errors
+    /// [`EngineError::Kv`] for a block size that cannot be.
+    pub fn kv_bytes_per_token(&self, options: &EngineOptions) -> Result<usize, EngineError> {
+        let plan = KvPlan::new(&self.config.layer_kv(), options.block_size, options.kv_dtype)?;
+        Ok(plan.bytes_per_token().1)
+    }
+}
+
+pub(super) fn digest(weights: &Weights, text: Option<&TextSide>) -> Result<String, EngineError> {
+    let mut hasher = Sha256::new();
+    hasher.update(weights.digest()?);
+    if let Some(text) = text {
+        hasher.update(text.tokenizer.digest());
+        hasher.update(text.template.digest());
+    }
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+pub(super) fn arithmetic(backend: &Backend, options: &EngineOptions) -> String {
+    let dtype = format!("{:?}", options.kv_dtype).to_lowercase();
+    format!("{} kv={dtype} longwick={}", backend.arithmetic(), env!("CARGO_PKG_VERSION"))
+}

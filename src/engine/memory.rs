@@ -1,0 +1,91 @@
+//! How large the KV pool is.
+
+use super::{EngineError, EngineOptions};
+use crate::kv::KvPlan;
+
+/// What a loaded model holds in memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct MemoryReport {
+    /// Packed weights.
+    pub weights: usize,
+    /// Bytes of the KV pool; the system lends them as blocks are first used.
+    pub kv_pool: usize,
+    /// Blocks in the pool.
+    pub kv_blocks: usize,
+    /// Tokens a block.
+    pub block_size: usize,
+    /// KV bytes of a token within every window.
+    pub kv_bytes_per_token: usize,
+    /// KV bytes of a token once sliding layers have let go of it.
+    pub kv_bytes_per_token_past_windows: usize,
+}
+
+impl MemoryReport {
+    pub(super) fn new(weights: usize, plan: &KvPlan, blocks: usize) -> Self {
+        let (past_windows, all) = plan.bytes_per_token();
+        Self {
+            weights,
+            kv_pool: plan.page_bytes * blocks,
+            kv_blocks: blocks,
+            block_size: plan.block_size,
+            kv_bytes_per_token: all,
+            kv_bytes_per_token_past_windows: past_windows,
+        }
+    }
+}
+
+impl std::fmt::Display for MemoryReport {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
+        write!(
+            formatter,
+            "weights {:.0} MiB; KV pool {:.0} MiB, {} blocks of {} tokens, {} bytes a token",
+            mib(self.weights),
+            mib(self.kv_pool),
+            self.kv_blocks,
+            self.block_size,
+            self.kv_bytes_per_token,
+        )?;
+        if self.kv_bytes_per_token_past_windows != self.kv_bytes_per_token {
+            write!(formatter, " ({} past the windows)", self.kv_bytes_per_token_past_windows)?;
+        }
+        Ok(())
+    }
+}
+
+/// Pages the pool gets: by setting, or what one whole context needs in every group, half of the free memory at most.
+pub(super) fn num_blocks(
+    plan: &KvPlan,
+    options: &EngineOptions,
+    context_length: usize,
+) -> Result<usize, EngineError> {
+    let bytes = match options.kv_pool_bytes {
+        Some(bytes) => bytes,
+        None => {
+            // A step never holds more than the context, whatever it may.
+            let context = context_length + options.max_batch_tokens.min(context_length);
+            let blocks = context.div_ceil(plan.block_size) * plan.groups.len();
+            let wanted = blocks as u64 * plan.page_bytes as u64;
+            available_memory().map_or(wanted, |available| wanted.min(available / 2))
+        }
+    };
+    let blocks = usize::try_from(bytes / plan.page_bytes as u64).unwrap_or(usize::MAX);
+    let least = plan.blocks_held(plan.block_size, options.max_batch_tokens);
+    if blocks < least {
+        let reason = format!(
+            "{bytes} bytes hold {blocks} blocks of {} bytes; a single sequence needs {least}",
+            plan.page_bytes
+        );
+        return Err(EngineError::Setting { setting: "kv_pool_bytes", reason });
+    }
+    // Block ids are 32 bits wide.
+    Ok(blocks.min(u32::MAX as usize))
+}
+
+/// Memory the system can lend without swapping, in bytes, where the system says it.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    kib.checked_mul(1024)
+}

@@ -1,0 +1,56 @@
+//! [`EngineOptions`].
+
+use std::num::NonZeroUsize;
+
+use super::EngineError;
+use crate::ops::KvDtype;
+
+/// How a model is run.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Worker threads; `None`: all cores.
+    pub threads: Option<NonZeroUsize>,
+    /// Element type of cached keys and values.
+    pub kv_dtype: KvDtype,
+    /// Bytes of the KV pool; `None`: what one context of the model needs, half of the free memory at most.
+    pub kv_pool_bytes: Option<u64>,
+    /// Tokens a block, a multiple of 16.
+    pub block_size: usize,
+    /// Most tokens one step computes.
+    pub max_batch_tokens: usize,
+    /// Most sequences running at once.
+    pub max_sequences: usize,
+    /// Whether computed prefixes are kept for later requests.
+    pub prefix_cache: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            kv_dtype: KvDtype::F32,
+            kv_pool_bytes: None,
+            block_size: 16,
+            max_batch_tokens: 512,
+            max_sequences: 32,
+            prefix_cache: true,
+        }
+    }
+}
+
+impl EngineOptions {
+    /// Refuses settings that cannot work.
+    ///
+    /// # Errors
+    /// [`EngineError::Setting`] naming the setting.
+    pub fn check(&self) -> Result<(), EngineError> {
+        for (setting, value) in
+            [("max_batch_tokens", self.max_batch_tokens), ("max_sequences", self.max_sequences)]
+        {
+            if value == 0 {
+                return Err(EngineError::Setting { setting, reason: "must be at least 1".to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
