@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`tasks`] | compact, extract, judge, probe: jobs over an engine |
 //! | [`engine`] | scheduler, sequences, sessions: requests in, completions out |
 //! | [`model`] | the model families, over shared layers |
 //! | [`decode`] | sampler, grammars, stop conditions, choice scores |
@@ -37,6 +38,7 @@ pub mod history;
 pub mod kv;
 pub mod model;
 pub mod ops;
+pub mod tasks;
 pub mod tokenizer;
 pub mod weights;
 

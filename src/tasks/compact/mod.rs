@@ -1,0 +1,19 @@
+//! Compaction: a history in, a shorter one out.
+//!
+//! [`CompactorSpec`] names a compactor as configurations write it (`user-turns:800+extractor`), [`CompactJob`] runs
+//! one on a history, [`CompactionResult`] holds what came out or why nothing did.
+//!
+//! All compactors but `recent-N` keep a tool call with its result, or drop both.
+
+mod job;
+mod select;
+mod spec;
+
+pub use job::{
+    CompactError, CompactJob, CompactionFailure, CompactionInput, CompactionResult, CutoffPolicy,
+    ExtractedConstraints, SummaryPrompt,
+};
+pub use spec::{CompactorKind, CompactorSpec, CompactorSpecError, TurnBudget};
+
+#[cfg(test)]
+mod tests;
