@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`compint`] | the benchmark: constraints, injection, instances, metrics, runner |
 //! | [`tasks`] | compact, extract, judge, probe: jobs over an engine |
 //! | [`engine`] | scheduler, sequences, sessions: requests in, completions out |
 //! | [`model`] | the model families, over shared layers |
@@ -32,6 +33,7 @@
 //! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
 
 pub mod chat;
+pub mod compint;
 pub mod decode;
 pub mod engine;
 pub mod history;

@@ -1,0 +1,159 @@
+//! [`Experiment`]: a config with everything it names.
+
+use super::RunnerError;
+use super::phases::{Phase, Step, phases};
+use super::sources::Sources;
+use crate::compint::Protocol;
+use crate::compint::config::{KvElement, RunConfig};
+use crate::compint::protocol::ExtractionPrompt;
+use crate::engine::{EngineOptions, ModelIdentity};
+use crate::ops::KvDtype;
+use crate::tasks::judge::{RetentionLabel, load_labels};
+use crate::weights::fetch::resolve_model;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A config whose protocols, histories and models were found and read; weights are not loaded yet.
+pub struct Experiment {
+    pub(super) config: RunConfig,
+    pub(super) protocol: Arc<Protocol>,
+    pub(super) compaction: Arc<Protocol>,
+    pub(super) extraction: Option<Arc<ExtractionPrompt>>,
+    pub(super) constraints: Option<HashSet<u32>>,
+    pub(super) sources: Sources,
+    pub(super) labels: Vec<RetentionLabel>,
+    pub(super) options: EngineOptions,
+    /// Model names to paths, and paths to what is there.
+    pub(super) paths: BTreeMap<String, PathBuf>,
+    pub(super) identities: BTreeMap<PathBuf, ModelIdentity>,
+}
+
+impl Experiment {
+    /// Reads all that the config names. Weight files are hashed, not loaded.
+    ///
+    /// # Errors
+    /// [`RunnerError`] for what is absent, damaged, or cannot be built.
+    pub fn prepare(config: RunConfig) -> Result<Self, RunnerError> {
+        let protocol = Arc::new(Protocol::load(&config.protocol.name)?);
+        let other = |name: &Option<String>| match name {
+            Some(name) if *name != config.protocol.name => Protocol::load(name).map(Arc::new),
+            _ => Ok(protocol.clone()),
+        };
+        let compaction = other(&config.protocol.compaction_protocol)?;
+        for name in config.compact.compactors.iter().filter_map(|spec| spec.prompt_name()) {
+            compaction.compaction_prompt(name, &[])?;
+        }
+        let extracts = config.compact.compactors.iter().any(|spec| spec.extractor);
+        let extraction = match extracts {
+            true => {
+                let source = other(&config.protocol.extraction_protocol)?;
+                Some(Arc::new(source.extraction_prompt(&config.protocol.extraction_prompt)?.clone()))
+            }
+            false => None,
+        };
+        let constraints = wanted_constraints(&config, &protocol)?;
+        let labels = match &config.judge.labels {
+            Some(path) => load_labels(path)?,
+            None => Vec::new(),
+        };
+        let options = engine_options(&config);
+        let (mut paths, mut identities) = (BTreeMap::new(), BTreeMap::new());
+        for name in used_models(&config, extracts) {
+            let Some(table) = config.model(name) else { continue };
+            let path = resolve_model(&table.model)
+                .map_err(|source| RunnerError::Model { name: name.to_owned(), source: Box::new(source) })?;
+            if !identities.contains_key(&path) {
+                identities.insert(path.clone(), ModelIdentity::read(&path, &options)?);
+            }
+            paths.insert(name.to_owned(), path);
+        }
+        let counting = config.probe.as_ref().map_or(&config.compact.model, |probe| &probe.model);
+        let tokenizer = &identities[&paths[counting]].tokenizer;
+        let sources = Sources::load(&config, &protocol, tokenizer)?;
+        Ok(Self {
+            config,
+            protocol,
+            compaction,
+            extraction,
+            constraints,
+            sources,
+            labels,
+            options,
+            paths,
+            identities,
+        })
+    }
+
+    /// The config.
+    pub fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    /// The name of the model that does a step; `None` where the step is not asked for.
+    pub(super) fn model_of(&self, step: Step) -> Option<&str> {
+        let config = &self.config;
+        let probe = config.probe.as_ref();
+        let asks = |compacted: bool| {
+            probe.filter(|probe| probe.conditions.0.iter().any(|c| c.depends_on_compactor() == compacted))
+        };
+        match step {
+            Step::Labels => (!self.labels.is_empty()).then_some(&config.judge.model),
+            Step::Extract => self.extraction.as_ref().and(config.extract.as_ref()).map(|table| &table.model),
+            Step::Compact => Some(&config.compact.model),
+            Step::Judge => Some(&config.judge.model),
+            Step::FullProbe => asks(false).map(|probe| &probe.model),
+            Step::CompactedProbe => asks(true).map(|probe| &probe.model),
+        }
+        .map(String::as_str)
+    }
+
+    /// Steps by model, in the order they are done.
+    pub(super) fn phases(&self) -> Vec<Phase<PathBuf>> {
+        let path = |step: Step| Some((step, self.paths.get(self.model_of(step)?)?.clone()));
+        let steps: Vec<(Step, PathBuf)> = Step::ALL.into_iter().filter_map(path).collect();
+        phases(&steps)
+    }
+
+    /// Instances of all settings.
+    pub fn num_instances(&self) -> usize {
+        let per_history = self.constraints.as_ref().map_or(self.protocol.constraints.len(), HashSet::len);
+        self.sources.num_histories() * per_history
+    }
+}
+
+fn wanted_constraints(config: &RunConfig, protocol: &Protocol) -> Result<Option<HashSet<u32>>, RunnerError> {
+    let Some(ids) = &config.protocol.constraints else { return Ok(None) };
+    let known: Vec<u32> = protocol.constraints.iter().map(|constraint| constraint.id).collect();
+    if let Some(&id) = ids.iter().find(|id| !known.contains(id)) {
+        return Err(RunnerError::UnknownConstraint {
+            file: config.file.display().to_string(),
+            protocol: protocol.name.clone(),
+            id,
+            known: known.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+        });
+    }
+    Ok(Some(ids.iter().copied().collect()))
+}
+
+fn used_models(config: &RunConfig, extracts: bool) -> impl Iterator<Item = &str> {
+    let extract = config.extract.as_ref().filter(|_| extracts).map(|table| &table.model);
+    let probe = config.probe.as_ref().map(|table| &table.model);
+    let all = [Some(&config.compact.model), extract, Some(&config.judge.model), probe];
+    all.into_iter().flatten().map(String::as_str)
+}
+
+fn engine_options(config: &RunConfig) -> EngineOptions {
+    let table = &config.engine;
+    let defaults = EngineOptions::default();
+    EngineOptions {
+        threads: table.threads,
+        kv_dtype: match table.kv_dtype {
+            KvElement::F32 => KvDtype::F32,
+            KvElement::Bf16 => KvDtype::Bf16,
+        },
+        kv_pool_bytes: table.kv_memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+        max_batch_tokens: table.chunk.unwrap_or(defaults.max_batch_tokens),
+        ..defaults
+    }
+}
