@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`store`] | a run's SQLite database, and its exports |
 //! | [`compint`] | the benchmark: constraints, injection, instances, metrics, runner |
 //! | [`tasks`] | compact, extract, judge, probe: jobs over an engine |
 //! | [`engine`] | scheduler, sequences, sessions: requests in, completions out |
@@ -40,6 +41,7 @@ pub mod history;
 pub mod kv;
 pub mod model;
 pub mod ops;
+pub mod store;
 pub mod tasks;
 pub mod tokenizer;
 pub mod weights;

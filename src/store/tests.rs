@@ -1,0 +1,113 @@
+use super::*;
+use crate::compint::runner::{NewResult, RecordedPrompt, ResultSink, RunPlan};
+use std::path::Path;
+
+fn open(folder: &Path) -> RunStore {
+    RunStore::open(folder).unwrap()
+}
+
+fn result(key: &str, depends_on_pool: bool) -> NewResult {
+    NewResult { key: key.into(), kind: "judge", payload: "{}".into(), seconds: 0.5, depends_on_pool }
+}
+
+fn plan() -> RunPlan {
+    RunPlan {
+        settings: vec![],
+        compactors: vec![],
+        conditions: vec![],
+        generates: true,
+        chooses: false,
+        seed: 1,
+    }
+}
+
+fn prompt(load: i64, request: u8, tokens: impl IntoIterator<Item = u32>) -> RecordedPrompt {
+    RecordedPrompt { load, request: [request; 32], tokens: tokens.into_iter().collect() }
+}
+
+#[test]
+fn the_least_counts_shared_blocks_once_and_rests_always() {
+    let count = |prompts: &[Vec<u32>]| {
+        let mut least = LeastPrefill::new(4);
+        prompts.iter().for_each(|prompt| least.add(prompt));
+        least.tokens()
+    };
+    let long: Vec<u32> = (0..9).collect();
+    assert_eq!(count(std::slice::from_ref(&long)), 9);
+    // The same prompt for another request: its last token again.
+    assert_eq!(count(&[long.clone(), long.clone()]), 10);
+    // A complete last block must be computed for its logits.
+    assert_eq!(count(&[(0..8).collect(), (0..8).collect()]), 12);
+    // Two blocks shared, two rests.
+    assert_eq!(count(&[long.clone(), [(0..8).collect::<Vec<_>>(), vec![77, 78]].concat()]), 11);
+    // Equal blocks after different ones are not the same.
+    assert_eq!(count(&[vec![1, 1, 1, 1, 5, 5, 5, 5, 9], vec![2, 2, 2, 2, 5, 5, 5, 5, 9]]), 18);
+    assert_eq!(count(&[vec![]]), 0);
+}
+
+#[test]
+fn prompts_come_back_as_they_were_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let load = store.open_load("m", 4).unwrap();
+    let other = store.open_load("n", 4).unwrap();
+    let prompts = [
+        prompt(load, 1, 0..100),
+        prompt(load, 2, (0..90).chain(500..520)),
+        prompt(load, 3, 7..9),
+        prompt(load, 1, 0..100),
+        prompt(other, 1, 0..100),
+    ];
+    store.put(&result("a", false), &prompts).unwrap();
+    let expected = 25 * 4 + (110 - 88) + 2;
+    let count = store.prefill([load]).unwrap();
+    assert_eq!((count.prompts, count.prompt_tokens, count.least), (3, 212, expected));
+    assert_eq!(store.prefill([load, other]).unwrap().least, expected + 100);
+    let size: i64 = store
+        .connection
+        .query_row("SELECT sum(length(rest)) FROM prompts WHERE load = 1", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(size, 4 * (100 + 20 + 2));
+}
+
+#[test]
+fn results_stay_and_those_of_another_pool_are_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    store.begin(&plan(), "small", &mut std::iter::empty()).unwrap();
+    store.put(&result("kept", false), &[]).unwrap();
+    store.put(&result("refused", true), &[]).unwrap();
+    drop(store);
+    let mut store = open(folder.path());
+    store.begin(&plan(), "small", &mut std::iter::empty()).unwrap();
+    assert_eq!(store.num_results().unwrap(), 2);
+    store.begin(&plan(), "large", &mut std::iter::empty()).unwrap();
+    assert_eq!((store.get("kept").unwrap().as_deref(), store.get("refused").unwrap()), (Some("{}"), None));
+}
+
+#[test]
+fn the_date_is_the_first_ones_unless_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    assert_eq!(store.fix_date(None, "2026-01-01").unwrap(), "2026-01-01");
+    assert_eq!(store.fix_date(None, "2026-02-02").unwrap(), "2026-01-01");
+    assert_eq!(store.fix_date(Some("2025-05-05"), "2026-02-02").unwrap(), "2025-05-05");
+    assert_eq!(store.fix_date(None, "2026-02-02").unwrap(), "2025-05-05");
+}
+
+#[test]
+fn a_second_process_and_damage_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    assert!(matches!(RunStore::open(folder.path()), Err(StoreError::InUse { .. })));
+    store.connection.execute("UPDATE meta SET value = '0' WHERE name = 'format'", []).unwrap();
+    drop(store);
+    let refused = RunStore::open(folder.path()).err().unwrap();
+    assert!(refused.to_string().contains("has format 0; this build reads 1"), "{refused}");
+    std::fs::write(
+        folder.path().join("run.sqlite"),
+        "not a database, but long enough to be read as one".repeat(9),
+    )
+    .unwrap();
+    assert!(matches!(RunStore::open(folder.path()), Err(StoreError::Database { .. })));
+}
