@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`cli`] | one file a subcommand: arguments and printing |
 //! | [`store`] | a run's SQLite database, and its exports |
 //! | [`compint`] | the benchmark: constraints, injection, instances, metrics, runner |
 //! | [`tasks`] | compact, extract, judge, probe: jobs over an engine |
@@ -34,6 +35,7 @@
 //! Architecture invariant: honest numbers. What cannot be scored is counted and shown, never dropped.
 
 pub mod chat;
+pub mod cli;
 pub mod compint;
 pub mod decode;
 pub mod engine;
@@ -46,3 +48,7 @@ pub mod tasks;
 pub mod tokenizer;
 pub mod weights;
 
+/// Compiles the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,206 @@
+//! `longwick bench`: prefill and decode speed of a model.
+
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
+
+use super::model_args::{ModelArgs, with_option};
+use super::watched::{Progress, Watched};
+use super::{CliError, CliResult, Outcome};
+use crate::engine::{Engine, EngineOptions, GenerateParams, Request, RequestKind};
+use crate::tasks::Inference;
+
+/// Arguments of `longwick bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longwick bench prefill -m gemma3-270m --lengths 512,4096
+  longwick bench decode -m smollm2-135m --lengths 0,4096 --json")]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Time to compute prompts of given lengths, nothing cached
+    Prefill(MeasureArgs),
+    /// Time per new token after prompts of given lengths
+    Decode(MeasureArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct MeasureArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Prompt lengths in tokens
+    #[arg(long, value_delimiter = ',', default_value = "512,4096")]
+    lengths: Vec<usize>,
+    /// Measured runs a length; the fastest counts
+    #[arg(long, default_value = "3")]
+    runs: NonZeroUsize,
+    /// New tokens (decode)
+    #[arg(long, default_value = "64")]
+    new_tokens: NonZeroUsize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Phase {
+    Prefill,
+    Decode,
+}
+
+#[derive(Debug, Serialize)]
+struct Measurement {
+    length: usize,
+    seconds: f64,
+    tokens_per_second: f64,
+    peak_memory_bytes: Option<u64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever is wrong with the model or the lengths.
+pub fn run(args: BenchArgs) -> CliResult {
+    let (phase, args) = match args.what {
+        What::Prefill(args) => (Phase::Prefill, args),
+        What::Decode(args) => (Phase::Decode, args),
+    };
+    let path = args.model.path()?;
+    // Every run must compute its whole prompt.
+    let options = EngineOptions { prefix_cache: false, ..args.model.engine.options()? };
+    let mut engine = super::model_args::with_load_bar(|progress| {
+        Engine::load(&path, options, progress).map_err(with_option)
+    })?;
+    eprintln!("{}: {}", args.model.model, engine.memory());
+    check_lengths(phase, &args, engine.context_length())?;
+    let progress = Progress::new("runs", args.lengths.len() * args.runs.get());
+    let mut results = Vec::new();
+    for (place, &length) in args.lengths.iter().enumerate() {
+        let measurement = measure(&mut engine, &progress, phase, (place, length), &args)?;
+        if !args.json {
+            let (seconds, rate) = (measurement.seconds, measurement.tokens_per_second);
+            progress.print(|| {
+                out_line!("{phase:?} {length:>7} tokens: {seconds:>9.3} s, {rate:>8.1} tokens/s")
+            })?;
+        }
+        results.push(measurement);
+    }
+    progress.finish();
+    if args.json {
+        let report = serde_json::json!({
+            "bench": phase,
+            "model": args.model.model,
+            "device": engine.arithmetic(),
+            "threads": engine.threads(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "results": results,
+        });
+        out_line!("{report:#}")?;
+    }
+    Ok(Outcome::Finished)
+}
+
+/// A length that cannot be measured is refused before anything is computed.
+fn check_lengths(phase: Phase, args: &MeasureArgs, context: usize) -> Result<(), CliError> {
+    let new_tokens = if phase == Phase::Prefill { 1 } else { args.new_tokens.get() + 1 };
+    for &length in &args.lengths {
+        if length == 0 && phase == Phase::Prefill {
+            return Err("--lengths 0: a prefill needs at least one token".into());
+        }
+        if length.saturating_add(new_tokens) > context {
+            return Err(format!(
+                "--lengths {length}: with {new_tokens} new tokens it does not fit the model's context of {context}"
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    engine: &mut Engine,
+    progress: &Progress,
+    phase: Phase,
+    (place, length): (usize, usize),
+    args: &MeasureArgs,
+) -> Result<Measurement, CliError> {
+    reset_peak_memory();
+    let mut best = f64::INFINITY;
+    for run in 0..args.runs.get() {
+        // No prompt comes twice: the engine answers a request it has just answered without computing it.
+        let number = place * args.runs.get() + run;
+        let prompt = prompt(length.max(1), number as u32, engine.config().vocab_size);
+        let mut watched = Watched::new(engine, progress.clone(), false);
+        let seconds = match phase {
+            Phase::Prefill => time_prefill(&mut watched, prompt)?,
+            Phase::Decode => time_decode(&mut watched, prompt, args.new_tokens.get())?,
+        };
+        progress.advance();
+        best = best.min(seconds);
+    }
+    let tokens = if phase == Phase::Prefill { length } else { args.new_tokens.get() };
+    Ok(Measurement {
+        length,
+        seconds: best,
+        tokens_per_second: tokens as f64 / best,
+        peak_memory_bytes: peak_memory(),
+    })
+}
+
+fn generate(prompt: Vec<u32>, max_tokens: usize) -> Request {
+    let params = GenerateParams { max_tokens, ignore_eos: true, ..GenerateParams::default() };
+    Request::new(prompt, RequestKind::Generate(params))
+}
+
+fn time_prefill(engine: &mut Watched<'_>, prompt: Vec<u32>) -> Result<f64, CliError> {
+    let start = Instant::now();
+    engine.submit(generate(prompt, 1))?;
+    while engine.has_work() {
+        engine.step()?;
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Seconds from the first new token, which comes out of the prefill, to the last of `new_tokens` more.
+fn time_decode(engine: &mut Watched<'_>, prompt: Vec<u32>, new_tokens: usize) -> Result<f64, CliError> {
+    let before = engine.stats().generated_tokens;
+    engine.submit(generate(prompt, new_tokens + 1))?;
+    while engine.stats().generated_tokens == before {
+        engine.step()?;
+    }
+    let start = Instant::now();
+    while engine.has_work() {
+        engine.step()?;
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Token ids that differ from run to run, spread over the vocabulary.
+fn prompt(length: usize, run: u32, vocab_size: usize) -> Vec<u32> {
+    let vocab = vocab_size as u32;
+    (0..length as u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(run * 7919) >> 7) % vocab)
+        .collect()
+}
+
+/// Makes the system count the peak from here on, where it can; else the peak is that of the whole process.
+fn reset_peak_memory() {
+    if let Err(error) = std::fs::write("/proc/self/clear_refs", "5") {
+        tracing::debug!("the peak of resident memory is not reset: {error}");
+    }
+}
+
+/// The process's peak resident memory in bytes, where the system says it.
+fn peak_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,153 @@
+//! `longwick compact`: a shorter history.
+
+use super::model_args::ModelArgs;
+use super::task_args::{GenerationArgs, HistoryArgs, write_json, write_output};
+use super::watched::Progress;
+use super::{CliResult, Outcome};
+use crate::compint::{NamedSummary, Protocol, protocol};
+use crate::history::History;
+use crate::tasks::compact::{
+    CompactJob, CompactionInput, CompactionResult, CompactorSpec, CutoffPolicy, SummaryPrompt,
+};
+use crate::tasks::extract::{ExtractJob, ExtractSettings};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Compact a history.
+///
+/// Prints the messages that replace it, one a line, in longwick's own format. Compactors: recent-N,
+/// user-turns[:N or :HEAD+TAIL], mask-observations[:K], llm:PROMPT; each with +extractor, which appends the
+/// constraints found in the history.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:
+  longwick compact chat.json --compactor recent-5 --model smollm2-135m
+  longwick compact agent.json --compactor llm:continuity+extractor --model qwen3-4b --max-tokens 1024 --out short.jsonl
+  longwick compact agent.json --compactor mask-observations:3 --model qwen3-4b --json
+
+The model counts tokens, writes the summary of llm, and extracts for +extractor. Exit code 1: the compaction failed,
+or a turn's extraction did.")]
+pub struct CompactArgs {
+    /// The history.
+    #[command(flatten)]
+    pub history: HistoryArgs,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// How it generates.
+    #[command(flatten)]
+    pub generation: GenerationArgs,
+    /// The compactor.
+    #[arg(long, value_name = "NAME")]
+    pub compactor: CompactorSpec,
+    /// Whose prompts.
+    #[arg(long, value_name = "NAME", default_value = protocol::BUILT_IN)]
+    pub protocol: String,
+    /// Which of the protocol's extraction prompts, for +extractor.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub extract_prompt: String,
+    /// What becomes of a summary that was cut off: a failure, or kept as it is.
+    #[arg(long, value_name = "fail|keep", default_value = "fail", value_parser = cutoff)]
+    pub cutoff: CutoffPolicy,
+    /// Print the whole result as JSON: messages, tokens, finish reason, failure, text, reasoning.
+    #[arg(long)]
+    pub json: bool,
+    /// Write here instead of standard output; the file appears whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+fn cutoff(text: &str) -> Result<CutoffPolicy, String> {
+    match text {
+        "fail" => Ok(CutoffPolicy::Fail),
+        "keep" => Ok(CutoffPolicy::Keep),
+        _ => Err("it is fail or keep".to_owned()),
+    }
+}
+
+/// Compacts and prints.
+///
+/// # Errors
+/// What reading the history, the protocol or the model refuses, a compactor that cannot run on this history, or the
+/// engine.
+pub fn run(args: CompactArgs) -> CliResult {
+    let history: Arc<[_]> = args.history.load()?.messages.into();
+    let protocol = Arc::new(Protocol::load(&args.protocol)?);
+    let prompt = match args.compactor.prompt_name() {
+        Some(name) => Some(Arc::new(NamedSummary::new(protocol.clone(), name)?) as Arc<dyn SummaryPrompt>),
+        None => None,
+    };
+    let extraction_prompt = match args.compactor.extractor {
+        true => Some(Arc::new(protocol.extraction_prompt(&args.extract_prompt)?.clone())),
+        false => None,
+    };
+    let mut engine = args.model.load_engine()?;
+    let settings = args.generation.settings();
+    let mut outcome = Outcome::Finished;
+    let mut constraints = None;
+    if let Some(extraction_prompt) = extraction_prompt {
+        let extract = ExtractSettings { generation: settings.clone(), ..ExtractSettings::default() };
+        let job = ExtractJob::new(history.clone(), extraction_prompt.clone(), extract);
+        let extraction = super::extract::extract(&args.generation, &mut engine, job, &mut |_, _| true)?;
+        outcome = super::extract::report(&extraction);
+        constraints = Some(extraction_prompt.constraints(&extraction.registry));
+    }
+    let input = CompactionInput { history, prompt, settings, cutoff: args.cutoff, constraints };
+    let job = CompactJob::new(&args.compactor, input)?;
+    let result = args
+        .generation
+        .run(&mut engine, &Progress::new("compactions", 1), vec![job])?
+        .pop()
+        .ok_or("the compaction was lost")?;
+    print(&args, &result)?;
+    Ok(if result.failure.is_some() { Outcome::FinishedWithFailures } else { outcome })
+}
+
+fn print(
+    args: &CompactArgs,
+    result: &CompactionResult,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    if args.json {
+        write_output(args.out.as_deref(), |out| write_json(out, result))?;
+    } else if result.failure.is_none() {
+        let history = History { messages: result.messages.clone(), ..History::default() };
+        write_output(args.out.as_deref(), |out| history.write_jsonl(out))?;
+    }
+    match &result.failure {
+        Some(failure) => eprintln!("{} failed: {failure}", args.compactor),
+        None => eprintln!(
+            "{}: {} tokens became {} in {} messages",
+            args.compactor,
+            result.tokens_before,
+            result.tokens_after,
+            result.messages.len()
+        ),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Wrapper {
+        #[command(flatten)]
+        args: CompactArgs,
+    }
+
+    fn parse(line: &str) -> Result<CompactArgs, clap::Error> {
+        Wrapper::try_parse_from(line.split(' ')).map(|wrapper| wrapper.args)
+    }
+
+    #[test]
+    fn compactors_are_named_as_in_configurations() {
+        let args = parse("x h.json --model m --compactor user-turns:4+4+extractor --cutoff keep").unwrap();
+        assert_eq!(args.compactor.to_string(), "user-turns:4+4+extractor");
+        assert_eq!(args.cutoff, CutoffPolicy::Keep);
+        let error = parse("x h.json --model m --compactor shrink").err().unwrap().to_string();
+        assert!(error.contains("mask-observations"), "{error}");
+        assert!(parse("x h.json --model m --compactor recent-1 --cutoff maybe").is_err());
+        assert!(parse("x h.json --model m").is_err());
+    }
+}

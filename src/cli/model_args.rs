@@ -1,0 +1,156 @@
+//! Arguments every command that loads a model shares.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::CliError;
+use crate::engine::{Engine, EngineError, EngineOptions};
+use crate::ops::KvDtype;
+use crate::weights::fetch::resolve_model;
+
+/// Which model, and how it runs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ModelArgs {
+    /// A name of `longwick models list`, a path to a GGUF file or HF folder, or hf:owner/name
+    #[arg(long, short)]
+    pub model: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub engine: EngineArgs,
+}
+
+/// How a model runs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct EngineArgs {
+    /// Where to run
+    #[arg(long, value_enum, default_value_t = DeviceArg::Cpu)]
+    pub device: DeviceArg,
+    /// Worker threads [default: all cores]
+    #[arg(long)]
+    pub threads: Option<NonZeroUsize>,
+    /// Element type of cached keys and values
+    #[arg(long, value_enum, default_value_t = KvDtypeArg::F32)]
+    pub kv_dtype: KvDtypeArg,
+    /// Size of the KV pool, e.g. 2GiB [default: one context, half of the free memory at most]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub kv_memory: Option<u64>,
+    /// Most tokens computed in one step
+    #[arg(long, value_name = "TOKENS", default_value = "512")]
+    pub chunk: NonZeroUsize,
+}
+
+/// A device by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceArg {
+    /// The host's processor
+    Cpu,
+    /// An NVIDIA GPU
+    Cuda,
+}
+
+/// A KV element type by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum KvDtypeArg {
+    F32,
+    Bf16,
+}
+
+impl EngineArgs {
+    /// The engine's options.
+    ///
+    /// # Errors
+    /// For a device this build does not have.
+    pub fn options(&self) -> Result<EngineOptions, CliError> {
+        if self.device == DeviceArg::Cuda {
+            return Err(
+                "--device cuda: this build runs on the CPU only; longwick has no CUDA backend yet".into()
+            );
+        }
+        Ok(EngineOptions {
+            threads: self.threads,
+            kv_dtype: match self.kv_dtype {
+                KvDtypeArg::F32 => KvDtype::F32,
+                KvDtypeArg::Bf16 => KvDtype::Bf16,
+            },
+            kv_pool_bytes: self.kv_memory,
+            max_batch_tokens: self.chunk.get(),
+            ..EngineOptions::default()
+        })
+    }
+}
+
+impl ModelArgs {
+    /// Where the model's files are.
+    ///
+    /// # Errors
+    /// When it is not on this machine; the message says how to fetch it.
+    pub fn path(&self) -> Result<PathBuf, CliError> {
+        Ok(resolve_model(&self.model)?)
+    }
+
+    /// Resolves the model, loads it with a progress bar on a terminal, and says on stderr what memory it holds.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the name, the files or the settings.
+    pub fn load_engine(&self) -> Result<Engine, CliError> {
+        let path = self.path()?;
+        let engine = with_load_bar(|progress| {
+            Engine::load(&path, self.engine.options()?, progress).map_err(with_option)
+        })?;
+        eprintln!("{}: {}", self.model, engine.memory());
+        for (prefix, tensors) in engine.skipped() {
+            eprintln!("{}: {tensors} tensors of {prefix} skipped: longwick reads text models", self.model);
+        }
+        Ok(engine)
+    }
+}
+
+/// An engine's error, in the words of the command line.
+pub(super) fn with_option(error: EngineError) -> CliError {
+    match error {
+        EngineError::Setting { setting: "kv_pool_bytes", reason } => format!("--kv-memory: {reason}").into(),
+        other => other.into(),
+    }
+}
+
+/// Runs a load with a byte progress bar on stderr; the bar hides itself where stderr is no terminal.
+///
+/// # Errors
+/// Those of the load.
+pub fn with_load_bar<T>(
+    load: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let bar = ProgressBar::no_length();
+    if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes}/{total_bytes} {eta}") {
+        bar.set_style(style);
+    }
+    let result = load(&mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    result
+}
+
+/// A number of bytes with an optional unit: `512MiB`, `2GB`, `1073741824`.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "kib" => 1024.0,
+        "m" | "mb" => 1e6,
+        "mib" => 1024.0 * 1024.0,
+        "g" | "gb" => 1e9,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        other => return Err(format!("{other:?} is no unit (B, KB, KiB, MB, MiB, GB, GiB)")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number"))?;
+    let bytes = number * factor;
+    if bytes.is_finite() && bytes < 1e18 { Ok(bytes as u64) } else { Err(format!("{text} is too large")) }
+}

@@ -1,0 +1,179 @@
+//! What a run prints at its end, and before it begins.
+
+use super::CliError;
+use super::run_progress::duration;
+use crate::compint::Condition;
+use crate::compint::metrics::{Count, IntervalRow};
+use crate::compint::runner::{Estimate, Experiment, RunReport};
+use crate::store::{Exported, PrefillCount, SettingSummary};
+use std::time::Duration;
+
+const CONDITIONS: [(&str, Condition); 4] = [
+    ("full+sc", Condition::FullWithSc),
+    ("full-sc", Condition::FullWithoutSc),
+    ("compacted", Condition::Compaction),
+    ("upper", Condition::UpperBound),
+];
+
+/// The table, what it means, and where the files are.
+pub(super) fn print_result(
+    experiment: &Experiment,
+    report: &RunReport,
+    exported: &Exported,
+    prefill: PrefillCount,
+) {
+    let mut lines = vec![header()];
+    for summary in &exported.summaries {
+        let mut sources: Vec<&str> = summary.intervals.iter().map(|row| row.source.as_str()).collect();
+        sources.dedup();
+        lines.extend(sources.iter().map(|source| line(summary, source)));
+    }
+    println!("{}", align(&lines));
+    println!(
+        "retention: % of compactions that still state the constraint, by the judge. The next four: % of probes answered \
+         as the constraint asks, on the full history with and without it, on the compacted one, and with it restated."
+    );
+    println!(
+        "effective: of what restating the constraint gains over not having it, the % that is left after compaction. \
+         Failed and unscored ones are in no rate; intervals.csv has them, and 95% intervals."
+    );
+    for summary in exported.summaries.iter().filter(|summary| summary.failed > 0) {
+        let cause = summary.first_cause.as_deref().unwrap_or("see details.jsonl");
+        println!("{} {}: {} failed; {cause}", summary.setting, summary.compactor, summary.failed);
+    }
+    for summary in exported.summaries.iter().filter(|summary| summary.failed_turns > 0) {
+        println!(
+            "{} {}: {} turns of extraction failed",
+            summary.setting, summary.compactor, summary.failed_turns
+        );
+    }
+    println!("{}", judge_line(report));
+    println!("{}", prefill_line(prefill));
+    println!("date in templates: {}", report.date);
+    println!("files: {}/SETTING/COMPACTOR/", experiment.config().folder().display());
+}
+
+fn header() -> Vec<String> {
+    let probes = CONDITIONS.iter().map(|(name, _)| (*name).to_owned());
+    let front = ["setting", "source", "compactor", "n", "tokens", "retention"].map(str::to_owned);
+    let back = ["effective", "failed", "unscored"].map(str::to_owned);
+    front.into_iter().chain(probes).chain(back).collect()
+}
+
+fn line(summary: &SettingSummary, source: &str) -> Vec<String> {
+    let of = |metric: &str| {
+        let all = |row: &&IntervalRow| row.source == source && row.sc_type == "all" && row.metric == metric;
+        summary.intervals.iter().find(all)
+    };
+    let rate = |metric: &str| match of(metric).and_then(|row| row.rate_pct) {
+        Some(rate) => format!("{rate:.1}"),
+        None => "-".to_owned(),
+    };
+    let probes = CONDITIONS.iter().map(|(_, condition)| rate(&format!("{condition}_compliance")));
+    let tokens = summary.tokens.map_or("-".to_owned(), |(before, after)| format!("{before:.0}>{after:.0}"));
+    let front = [
+        summary.setting.clone(),
+        source.to_owned(),
+        summary.compactor.clone(),
+        of("retention").map_or(0, |row| row.n).to_string(),
+        tokens,
+        rate("retention"),
+    ];
+    let back = [rate("effective_retention"), summary.failed.to_string(), summary.unscored.to_string()];
+    front.into_iter().chain(probes).chain(back).collect()
+}
+
+/// Columns of one width each; numbers to the right.
+fn align(lines: &[Vec<String>]) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let texts = lines.iter().map(|line| {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            if column < 3 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn judge_line(report: &RunReport) -> String {
+    let Some(agreement) = report.judge else {
+        return "judge not calibrated: [judge] names no labels".to_owned();
+    };
+    let rate = |count: Count| match (count.rate_pct(), count.wilson_pct()) {
+        (Some(rate), Some(interval)) => {
+            format!("{rate:.1}% (95% {:.1} to {:.1})", interval.low_pct, interval.high_pct)
+        }
+        _ => "no data".to_owned(),
+    };
+    let kappa = agreement.kappa().map_or("no data".to_owned(), |kappa| format!("{kappa:.2}"));
+    format!(
+        "judge against labels: true-positive rate {}, true-negative rate {}, agreement {}, kappa {kappa}, {} unscored",
+        rate(agreement.true_positive_rate()),
+        rate(agreement.true_negative_rate()),
+        rate(agreement.agreement()),
+        agreement.unscored
+    )
+}
+
+fn prefill_line(count: PrefillCount) -> String {
+    if count.prompts == 0 {
+        return "prefill: nothing was left to compute".to_owned();
+    }
+    format!(
+        "prefill: {} tokens computed, {} is the least for the {} recorded prompts of {} tokens",
+        count.prefilled, count.least, count.prompts, count.prompt_tokens
+    )
+}
+
+/// What a run would take.
+///
+/// # Errors
+/// Those of [`Experiment::estimate`].
+pub(super) fn print_estimate(experiment: &Experiment) -> Result<(), CliError> {
+    let estimate = experiment.estimate()?;
+    let header = [
+        "model",
+        "work",
+        "prefills",
+        "prompt tokens",
+        "to compute",
+        "output at most",
+        "weights",
+        "KV",
+        "time",
+    ];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    let mib = |bytes: u64| format!("{} MiB", bytes.div_ceil(1 << 20));
+    for stage in &estimate.stages {
+        lines.push(vec![
+            stage.model.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            stage.stage.to_owned(),
+            String::new() + &stage.prefills.to_string(),
+            stage.prompt_tokens.to_string(),
+            stage.computed_tokens.to_string(),
+            stage.output_tokens.to_string(),
+            mib(stage.memory.0),
+            mib(stage.memory.1),
+            duration(Duration::from_secs_f64(stage.seconds)),
+        ]);
+    }
+    println!("{}", align(&lines));
+    let sum =
+        |of: fn(&crate::compint::runner::StageEstimate) -> u64| estimate.stages.iter().map(of).sum::<u64>();
+    let seconds: f64 = estimate.stages.iter().map(|stage| stage.seconds).sum();
+    let prefills: usize = estimate.stages.iter().map(|stage| stage.prefills).sum();
+    println!(
+        "{} instances; {prefills} prefills, {} tokens to compute of {}, at most {} tokens of output, about {}",
+        estimate.instances,
+        sum(|stage| stage.computed_tokens),
+        sum(|stage| stage.prompt_tokens),
+        sum(|stage| stage.output_tokens),
+        duration(Duration::from_secs_f64(seconds))
+    );
+    println!("Were nothing done yet. Time is {}; outputs at their limits.", Estimate::RATE);
+    Ok(())
+}
