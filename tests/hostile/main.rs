@@ -1,0 +1,14 @@
+//! Damaged files through the public readers: truncated, bit-flipped, with hostile counts, cut and repeated pieces.
+//!
+//! Every read must end in a success or a typed error that says something; a panic fails the test, and so does memory
+//! beyond a small multiple of the files. The damage is seeded, so that a failure comes back; `fuzz/` goes further.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells what it skips"
+)]
+
+mod damage;
+mod histories;
+mod models;
+mod settings;

@@ -1,0 +1,255 @@
+//! Model files: GGUF, safetensors, config.json, tokenizer.json. Whatever loads in spite of the damage also runs.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use longwick::engine::{Engine, EngineError, EngineOptions, GenerateParams, Request, RequestKind};
+use longwick::tokenizer::Tokenizer;
+use longwick::weights::Weights;
+use serde_json::{Map, Value, json};
+
+use crate::damage::{Attack, Random, check_memory};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny").join(name)
+}
+
+/// Loads a model and generates two tokens; damaged weights may give any tokens, or a request that fails by itself.
+fn load_and_run(path: &Path) -> Result<(), Box<EngineError>> {
+    let options = EngineOptions {
+        threads: NonZeroUsize::new(1),
+        kv_pool_bytes: Some(8 << 20),
+        max_batch_tokens: 32,
+        ..EngineOptions::default()
+    };
+    let mut engine = Engine::load(path, options, &mut |_, _| {})?;
+    let params = GenerateParams { max_tokens: 2, ..GenerateParams::default() };
+    engine.run(Request::new(vec![3, 4, 5], RequestKind::Generate(params)))?;
+    Ok(())
+}
+
+/// A Llama of one layer with a SentencePiece vocabulary, written by hand.
+struct Gguf {
+    keys: Vec<u8>,
+    num_keys: u64,
+    infos: Vec<u8>,
+    num_tensors: u64,
+    data: Vec<u8>,
+    random: Random,
+}
+
+fn text(value: &str) -> Vec<u8> {
+    [&(value.len() as u64).to_le_bytes(), value.as_bytes()].concat()
+}
+
+impl Gguf {
+    fn new() -> Self {
+        let random = Random::new(1);
+        Self { keys: Vec::new(), num_keys: 0, infos: Vec::new(), num_tensors: 0, data: Vec::new(), random }
+    }
+
+    fn key(&mut self, name: &str, type_id: u32, value: &[u8]) {
+        self.num_keys += 1;
+        self.keys.extend([&text(name), &type_id.to_le_bytes()[..], value].concat());
+    }
+
+    fn array(&mut self, name: &str, type_id: u32, values: &[Vec<u8>]) {
+        let head = [&type_id.to_le_bytes()[..], &(values.len() as u64).to_le_bytes()].concat();
+        self.key(name, 9, &[head, values.concat()].concat());
+    }
+
+    /// An F32 tensor; dimensions in ggml's order, the contiguous one first.
+    fn tensor(&mut self, name: &str, dims: &[u64]) {
+        self.num_tensors += 1;
+        let dims_bytes: Vec<u8> = dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
+        let offset = (self.data.len() as u64).to_le_bytes();
+        self.infos.extend([&text(name), &(dims.len() as u32).to_le_bytes()[..], &dims_bytes].concat());
+        self.infos.extend([&0_u32.to_le_bytes()[..], &offset].concat());
+        for _ in 0..dims.iter().product::<u64>() {
+            let value = (self.random.below(2_001) as f32 - 1_000.0) / 4_000.0;
+            self.data.extend(value.to_le_bytes());
+        }
+        self.data.resize(self.data.len().next_multiple_of(32), 0);
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let counts = [self.num_tensors.to_le_bytes(), self.num_keys.to_le_bytes()].concat();
+        let mut out = [b"GGUF", &3_u32.to_le_bytes()[..], &counts, &self.keys, &self.infos].concat();
+        out.resize(out.len().next_multiple_of(32), 0);
+        out.extend(self.data);
+        out
+    }
+}
+
+fn small_gguf() -> Vec<u8> {
+    let mut gguf = Gguf::new();
+    gguf.key("general.architecture", 8, &text("llama"));
+    for (name, value) in [
+        ("llama.embedding_length", 32_u32),
+        ("llama.block_count", 1),
+        ("llama.attention.head_count", 2),
+        ("llama.attention.head_count_kv", 1),
+        ("llama.feed_forward_length", 64),
+        ("llama.context_length", 256),
+        ("llama.rope.dimension_count", 16),
+        ("tokenizer.ggml.bos_token_id", 1),
+        ("tokenizer.ggml.eos_token_id", 2),
+    ] {
+        gguf.key(name, 4, &value.to_le_bytes());
+    }
+    gguf.key("llama.attention.layer_norm_rms_epsilon", 6, &1e-5_f32.to_le_bytes());
+    gguf.key("llama.rope.freq_base", 6, &10_000.0_f32.to_le_bytes());
+    gguf.key("tokenizer.ggml.model", 8, &text("llama"));
+    gguf.key(
+        "tokenizer.chat_template",
+        8,
+        &text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"),
+    );
+    let mut tokens: Vec<(String, i32)> =
+        vec![("<unk>".to_owned(), 2), ("<s>".to_owned(), 3), ("</s>".to_owned(), 3)];
+    tokens.extend((0..=255).map(|byte: u8| (format!("<0x{byte:02X}>"), 6)));
+    tokens.extend(["\u{2581}", "a", "b", "ab", "\u{2581}ab"].map(|token| (token.to_owned(), 1)));
+    let vocab = tokens.len() as u64;
+    let texts: Vec<Vec<u8>> = tokens.iter().map(|(token, _)| text(token)).collect();
+    gguf.array("tokenizer.ggml.tokens", 8, &texts);
+    let scores: Vec<Vec<u8>> = (0..vocab).map(|id| (-(id as f32)).to_le_bytes().to_vec()).collect();
+    gguf.array("tokenizer.ggml.scores", 6, &scores);
+    let types: Vec<Vec<u8>> = tokens.iter().map(|(_, kind)| kind.to_le_bytes().to_vec()).collect();
+    gguf.array("tokenizer.ggml.token_type", 5, &types);
+    gguf.tensor("token_embd.weight", &[32, vocab]);
+    gguf.tensor("output_norm.weight", &[32]);
+    for (name, dims) in [
+        ("attn_norm", &[32_u64][..]),
+        ("attn_q", &[32, 32]),
+        ("attn_k", &[32, 16]),
+        ("attn_v", &[32, 16]),
+        ("attn_output", &[32, 32]),
+        ("ffn_norm", &[32]),
+        ("ffn_gate", &[32, 64]),
+        ("ffn_up", &[32, 64]),
+        ("ffn_down", &[64, 32]),
+    ] {
+        gguf.tensor(&format!("blk.0.{name}.weight"), dims);
+    }
+    gguf.finish()
+}
+
+#[test]
+fn gguf() {
+    let folder = tempfile::tempdir().unwrap();
+    let valid = small_gguf();
+    Attack { file: "model.gguf", valid: &valid, rounds: 500, seed: 1 }.run(folder.path(), load_and_run);
+    // Header and vocabulary alone, where no tensor data hides the damage.
+    let header = valid.len() - valid.len() / 2;
+    Attack { file: "model.gguf", valid: &valid, rounds: 500, seed: 2 }.run(folder.path(), |path| {
+        let weights = Weights::open(path).map_err(|error| Box::new(EngineError::from(error)))?;
+        Tokenizer::from_weights(&weights).map_err(|error| Box::new(EngineError::from(error)))
+    });
+    // Every length up to the tensors' data.
+    let path = folder.path().join("model.gguf");
+    for length in (0..header.min(6_000)).step_by(7) {
+        std::fs::write(&path, &valid[..length]).unwrap();
+        assert!(load_and_run(&path).is_err(), "{length} of {} bytes loaded", valid.len());
+    }
+    check_memory();
+}
+
+/// Copies a fixture's files to a folder of its own.
+fn copied(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(fixture(name).join(file), folder.path().join(file)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn safetensors() {
+    let folder = copied("llama");
+    let valid = std::fs::read(folder.path().join("model.safetensors")).unwrap();
+    Attack { file: "model.safetensors", valid: &valid, rounds: 300, seed: 3 }
+        .run(folder.path(), |path| load_and_run(path.parent().unwrap_or(path)));
+    let path = folder.path().join("model.safetensors");
+    for hostile in [u64::MAX, 1 << 40, valid.len() as u64, 0] {
+        std::fs::write(&path, [&hostile.to_le_bytes(), &valid[8..]].concat()).unwrap();
+        assert!(load_and_run(folder.path()).is_err(), "a header of {hostile} bytes was read");
+    }
+}
+
+#[test]
+fn config_json() {
+    for (seed, name) in [(4, "llama"), (5, "qwen3"), (6, "gemma3")] {
+        let folder = copied(name);
+        let valid = std::fs::read(folder.path().join("config.json")).unwrap();
+        Attack { file: "config.json", valid: &valid, rounds: 150, seed }
+            .run(folder.path(), |path| load_and_run(path.parent().unwrap_or(path)));
+        check_each_field(folder.path(), &valid);
+    }
+}
+
+/// Every number of a config, set to what no model has.
+fn check_each_field(folder: &Path, valid: &[u8]) {
+    let valid: Map<String, Value> = serde_json::from_slice(valid).unwrap();
+    for (field, value) in &valid {
+        if !value.is_number() && !value.is_object() && !value.is_array() {
+            continue;
+        }
+        for hostile in
+            [json!(0), json!(-1), json!(1e300), json!(u64::MAX), json!(1_u64 << 40), json!([]), json!({})]
+        {
+            let mut config = valid.clone();
+            config.insert(field.clone(), hostile);
+            std::fs::write(folder.join("config.json"), Value::Object(config).to_string()).unwrap();
+            // Fields that mean nothing to the arithmetic may say anything.
+            let _typed = load_and_run(folder);
+        }
+    }
+    check_memory();
+}
+
+/// A byte-level BPE tokenizer of all bytes and two merges.
+fn tokenizer_json() -> Value {
+    // The bytes' letters, as byte-level BPE writes them: printable ones as they are, the others from U+0100 on.
+    let printable = |byte: u32| matches!(byte, 33..=126 | 161..=172 | 174..=255);
+    let mut others = 0;
+    let mut vocab = Map::new();
+    for byte in 0..256_u32 {
+        let code = if printable(byte) {
+            byte
+        } else {
+            others += 1;
+            255 + others
+        };
+        vocab.insert(char::from_u32(code).unwrap().to_string(), json!(byte));
+    }
+    vocab.insert("th".to_owned(), json!(256));
+    vocab.insert("the".to_owned(), json!(257));
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+        "added_tokens": [{"id": 258, "content": "<end>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true}],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+            "vocab": vocab, "merges": [["t", "h"], ["th", "e"]]}
+    })
+}
+
+#[test]
+fn tokenizer() {
+    let folder = tempfile::tempdir().unwrap();
+    let valid = tokenizer_json().to_string();
+    Attack { file: "tokenizer.json", valid: valid.as_bytes(), rounds: 600, seed: 7 }.run(
+        folder.path(),
+        |path| {
+            let tokenizer = Tokenizer::from_file(path)?;
+            tokenizer.encode("the th\u{e9} \u{1f56f}", longwick::tokenizer::SpecialTokens::Parse).map(|_| ())
+        },
+    );
+    let path = folder.path().join("tokenizer.json");
+    for bomb in ["[".repeat(200_000), "{\"a\":".repeat(200_000), String::new(), "null".to_owned()] {
+        std::fs::write(&path, bomb).unwrap();
+        assert!(Tokenizer::from_file(&path).is_err());
+    }
+}

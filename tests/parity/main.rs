@@ -1,0 +1,26 @@
+//! Logits and greedy tokens against reference implementations, through the engine alone.
+//!
+//! Three sources of truth: checkpoints of our own making under `tests/fixtures/tiny` (always there,
+//! `scripts/export_fixtures.py` makes them), the tiny checkpoints of the shared data, and the shared logits of two
+//! real GGUF models. The last two skip, and say so, where the files are absent.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells what it skips"
+)]
+
+mod assets;
+mod real;
+mod tiny;
+
+use std::num::NonZeroUsize;
+
+use longwick::engine::EngineOptions;
+
+fn options(pool_bytes: u64) -> EngineOptions {
+    EngineOptions {
+        threads: NonZeroUsize::new(2),
+        kv_pool_bytes: Some(pool_bytes),
+        ..EngineOptions::default()
+    }
+}

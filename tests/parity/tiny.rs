@@ -1,0 +1,154 @@
+//! Tiny checkpoints against HF transformers in f32.
+//!
+//! The reference holds raw logits and the engine gives log-probabilities, so the reference's last position goes
+//! through a log-softmax in f64 first. The differences between logits survive that exactly; a constant added to all
+//! of them would not, and means nothing to any user of the engine.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use longwick::engine::{Engine, GenerateParams, PositionLogprobs, Request, RequestKind, RequestOutput};
+use serde::Deserialize;
+
+use crate::assets;
+
+/// How far a log-probability may lie from the reference's.
+const TOLERANCE: f64 = 5e-4;
+
+#[derive(Deserialize)]
+struct Reference {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    token_ids: Vec<u32>,
+    /// Raw logits after the last token.
+    last_logits: Vec<f64>,
+    /// The five largest raw logits at some positions.
+    positions: BTreeMap<String, Top>,
+    greedy_16: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Top {
+    ids: Vec<u32>,
+    logits: Vec<f64>,
+}
+
+fn check_folder(folder: &Path) {
+    let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
+    let reference: Reference = serde_json::from_str(&text).unwrap();
+    assert!(!reference.cases.is_empty(), "{}: no cases", folder.display());
+    let mut engine = assets::load(folder, crate::options(16 << 20));
+    for case in &reference.cases {
+        let at = format!("{}, {} tokens", folder.display(), case.token_ids.len());
+        check_last_position(&mut engine, case, &at);
+        check_positions(&mut engine, case, &at);
+        check_greedy(&mut engine, case, &at);
+    }
+}
+
+fn check_last_position(engine: &mut Engine, case: &Case, at: &str) {
+    let last = case.token_ids.len() - 1;
+    let vocab = engine.config().vocab_size;
+    assert_eq!(case.last_logits.len(), vocab, "{at}: the reference's vocabulary");
+    let ours = logits(engine, &case.token_ids, vec![last], vocab).remove(0);
+    assert_eq!(ours.ids.len(), vocab, "{at}");
+    let expected = log_softmax(&case.last_logits);
+    let (mut worst, mut worst_id) = (0.0, 0);
+    for (&id, &logprob) in ours.ids.iter().zip(&ours.logprobs) {
+        let difference = (f64::from(logprob) - expected[id as usize]).abs();
+        assert!(difference.is_finite(), "{at}: token {id} has log-probability {logprob}");
+        if difference > worst {
+            (worst, worst_id) = (difference, id);
+        }
+    }
+    println!("{at}: largest difference {worst:.2e} at token {worst_id}");
+    assert!(worst <= TOLERANCE, "{at}: token {worst_id} is off by {worst:.2e}, more than {TOLERANCE:.0e}");
+}
+
+/// The five most likely ids, and how far each lies behind the first: of these positions the reference has no
+/// normaliser, and a difference of two logits may be off by twice the tolerance of one.
+fn check_positions(engine: &mut Engine, case: &Case, at: &str) {
+    let mut expected: Vec<(usize, &Top)> =
+        case.positions.iter().map(|(position, top)| (position.parse().unwrap(), top)).collect();
+    expected.sort_by_key(|(position, _)| *position);
+    let positions: Vec<usize> = expected.iter().map(|(position, _)| *position).collect();
+    let found = logits(engine, &case.token_ids, positions, 5);
+    assert_eq!(found.len(), expected.len(), "{at}");
+    for (ours, (position, top)) in found.iter().zip(expected) {
+        assert_eq!(ours.position, position, "{at}");
+        assert_eq!(ours.ids, top.ids, "{at}: the five most likely tokens at position {position}");
+        for (rank, (&logprob, &logit)) in ours.logprobs.iter().zip(&top.logits).enumerate() {
+            let (behind, expected) = (f64::from(logprob - ours.logprobs[0]), logit - top.logits[0]);
+            let difference = (behind - expected).abs();
+            assert!(
+                difference <= 2.0 * TOLERANCE,
+                "{at}: position {position}, rank {rank}: {behind} for {expected}"
+            );
+        }
+    }
+}
+
+fn check_greedy(engine: &mut Engine, case: &Case, at: &str) {
+    let params =
+        GenerateParams { max_tokens: case.greedy_16.len(), ignore_eos: true, ..GenerateParams::default() };
+    let request = Request::new(case.token_ids.clone(), RequestKind::Generate(params));
+    let output = engine.run(request).unwrap().output;
+    let RequestOutput::Generated { token_ids, .. } = output else { panic!("{at}: {output:?}") };
+    assert_eq!(token_ids, case.greedy_16, "{at}: greedy tokens");
+}
+
+fn logits(engine: &mut Engine, tokens: &[u32], positions: Vec<usize>, top: usize) -> Vec<PositionLogprobs> {
+    let request = Request::new(tokens.to_vec(), RequestKind::Logits { positions, top });
+    match engine.run(request).unwrap().output {
+        RequestOutput::Logits(found) => found,
+        other => panic!("logits were asked for, and {other:?} came"),
+    }
+}
+
+fn log_softmax(logits: &[f64]) -> Vec<f64> {
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let total = max + logits.iter().map(|logit| (logit - max).exp()).sum::<f64>().ln();
+    logits.iter().map(|logit| logit - total).collect()
+}
+
+fn check_shared(name: &str) {
+    if let Some(folder) = assets::shared_data(&format!("tiny/{name}")) {
+        check_folder(&folder);
+    }
+}
+
+#[test]
+fn shared_qwen3() {
+    check_shared("qwen3");
+}
+
+#[test]
+fn shared_gemma3() {
+    check_shared("gemma3");
+}
+
+#[test]
+fn shared_gemma3_with_linear_rope_scaling() {
+    check_shared("gemma3_rope_linear");
+}
+
+/// An untied vocabulary projection, llama3 rope scaling, f16 weights.
+#[test]
+fn own_llama() {
+    check_folder(&assets::own_fixture("llama"));
+}
+
+/// f32 weights, a head size that is not hidden size over heads.
+#[test]
+fn own_qwen3() {
+    check_folder(&assets::own_fixture("qwen3"));
+}
+
+/// bf16 weights, the config dialect of older releases, linear rope scaling on the full layers.
+#[test]
+fn own_gemma3() {
+    check_folder(&assets::own_fixture("gemma3"));
+}
