@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Everything the tests need, then the tests: format, lints, build, assets, tests, the quickstart without a network.
+#
+#   scripts/test.sh            all of it
+#   scripts/test.sh -- ARGS    only `cargo test --release ARGS`
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$longwick_root"
+
+if [ "${1:-}" = "--" ]; then
+    shift
+    need_build_tools
+    exec cargo test --release "$@"
+fi
+
+need_build_tools
+need unshare util-linux
+need npm npm
+
+say "format"
+cargo fmt --check
+
+say "build"
+cargo build --release --locked
+
+say "lints"
+cargo clippy --release --locked --all-targets -- -D warnings
+
+say "test assets"
+scripts/fetch_test_assets.sh
+
+say "tests"
+cargo test --release --locked
+
+say "quickstart without a network"
+scripts/quickstart.sh --fetch-only
+unshare -n scripts/quickstart.sh --offline
+say "all passed"
