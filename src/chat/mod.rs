@@ -262,5 +262,5 @@ impl std::fmt::Debug for ChatTemplate {
 }
 
 fn hex_digest(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::weights::hex(&Sha256::digest(text))
 }

@@ -65,7 +65,7 @@ pub(super) fn digest(weights: &Weights, text: Option<&TextSide>) -> Result<Strin
         hasher.update(text.tokenizer.digest());
         hasher.update(text.template.digest());
     }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(crate::weights::hex(&hasher.finalize()))
 }
 
 pub(super) fn arithmetic(backend: &Backend, options: &EngineOptions) -> String {

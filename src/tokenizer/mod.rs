@@ -100,7 +100,7 @@ impl Tokenizer {
     fn from_parts(parts: Parts) -> Self {
         let Parts { pipeline, table, bos_id, bos_text, eos_text, stop_ids, mut hasher } = parts;
         hasher.update(format!("{bos_id:?}{bos_text:?}{stop_ids:?}"));
-        let digest = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = crate::weights::hex(&hasher.finalize());
         Self { inner: Arc::new(Inner { pipeline, table, bos_id, bos_text, eos_text, stop_ids, digest }) }
     }
 

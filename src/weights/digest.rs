@@ -58,6 +58,7 @@ pub(super) fn digest_open_file(
     Ok(hex(&hasher.finalize()))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

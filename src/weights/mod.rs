@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::digest::hex;
 pub use self::{
     digest::{file_digest, file_digest_with_progress},
     dtype::{Storage, TensorInfo, WeightDtype},

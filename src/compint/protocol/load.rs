@@ -71,7 +71,7 @@ impl Protocol {
     pub fn digest(&self) -> Result<String, ProtocolError> {
         let content = serde_json::to_vec(self)
             .map_err(|error| ProtocolError::Parse { file: self.name.clone(), problem: error.to_string() })?;
-        Ok(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(crate::weights::hex(&Sha256::digest(content)))
     }
 }
 

@@ -42,7 +42,7 @@ pub fn result_key(
     // Hashed as it is written: histories are megabytes.
     let mut hasher = Hasher(Sha256::new());
     serde_json::to_writer(&mut hasher, &(FORMAT, kind, base, inputs))?;
-    Ok(hasher.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(crate::weights::hex(&hasher.0.finalize()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! A download in progress: a sibling of the file it becomes, checked before it takes that name.
+use crate::weights::hex;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -66,10 +67,6 @@ impl Sums {
     fn finish(self) -> (String, Option<String>) {
         (hex(&self.sha256.finalize()), self.git.map(|git| hex(&git.finalize())))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How a content differs from what was expected.
