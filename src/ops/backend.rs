@@ -1,9 +1,9 @@
 //! Where operations run.
-use super::{OpError, cpu::workers::Workers};
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, Mutex},
+use super::{
+    OpError,
+    cpu::{row_buffers::RowBuffers, workers::Workers},
 };
+use std::{num::NonZeroUsize, sync::Arc};
 
 /// Where operations run.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ pub enum Backend {
 /// Neither changes a result: every reduction has one order, and all instruction sets give the same bits.
 pub struct CpuBackend {
     workers: Option<Workers>,
-    rows: Mutex<Vec<f32>>,
+    buffers: RowBuffers,
     threads: usize,
     instruction_set: InstructionSet,
 }
@@ -25,7 +25,7 @@ pub struct CpuBackend {
 /// The vector instructions that the CPU kernels use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstructionSet {
-    /// AVX-512 F, BW, DQ and VL.
+    /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
     /// AVX2 with FMA and F16C.
     Avx2,
@@ -47,6 +47,7 @@ impl InstructionSet {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vnni")
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => {
@@ -106,7 +107,7 @@ impl CpuBackend {
             0 => None,
             count => Some(Workers::start(count).map_err(refused)?),
         };
-        Ok(Self { workers, rows: Mutex::default(), threads, instruction_set })
+        Ok(Self { workers, buffers: RowBuffers::default(), threads, instruction_set })
     }
 
     /// Number of threads, the calling thread among them.
@@ -119,21 +120,9 @@ impl CpuBackend {
         self.instruction_set
     }
 
-    /// A buffer of at least `len` elements of any value, kept from the last call where nobody else has it: fresh memory costs
-    /// a page fault every 1,024 elements.
-    pub(super) fn take_rows(&self, len: usize) -> Vec<f32> {
-        let mut rows = self.rows.lock().map_or_else(|_| Vec::new(), |mut kept| std::mem::take(&mut *kept));
-        if rows.len() < len {
-            rows.resize(len, 0.0);
-        }
-        rows
-    }
-
-    /// Gives the buffer of [`Self::take_rows`] back.
-    pub(super) fn keep_rows(&self, rows: Vec<f32>) {
-        if let Ok(mut kept) = self.rows.lock() {
-            *kept = rows;
-        }
+    /// Memory for rows that the linear layer lays out.
+    pub(super) fn row_buffers(&self) -> &RowBuffers {
+        &self.buffers
     }
 
     /// The threads beside the calling one.

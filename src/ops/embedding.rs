@@ -2,7 +2,8 @@
 use super::{
     Backend, OpError, PackedMatrix,
     cpu::{
-        many_rows::Dequantise,
+        fixed::unpacked::Dequantise,
+        float::many_rows::Widen,
         panel::with_format,
         simd::{self, LANES},
         threads::SharedOutput,
@@ -30,10 +31,18 @@ pub fn embedding(backend: &Backend, table: &PackedMatrix, ids: &[u32]) -> Result
     cpu.for_each_with(ids.len(), 16, scratch, |scratch, range| {
         for position in range {
             let (panel, column) = (ids[position] as usize / LANES, ids[position] as usize % LANES);
-            with_format!(panels.dtype, F => simd::dispatch(
-                cpu.instruction_set(),
-                Dequantise::<F> { panels, range: panel..panel + 1, out: scratch, format: PhantomData },
-            ));
+            let (set, out_panel) = (cpu.instruction_set(), scratch.as_mut_slice());
+            with_format!(
+                panels.dtype,
+                float F => simd::dispatch(
+                    set,
+                    Widen::<F> { panels, range: panel..panel + 1, out: out_panel, format: PhantomData },
+                ),
+                integer F => simd::dispatch(
+                    set,
+                    Dequantise::<F> { panels, index: panel, out: out_panel, format: PhantomData },
+                )
+            );
             // SAFETY: each position is handed out once, and its row of the output is its own.
             let out = unsafe { out.slice(position * width..(position + 1) * width) };
             for (out, line) in out.iter_mut().zip(scratch.chunks_exact(LANES)) {

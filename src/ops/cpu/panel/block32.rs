@@ -1,9 +1,6 @@
 //! ggml's formats of 32-element blocks, one f16 scale each (source: ggml's `block_q4_0` and its siblings).
-//!
-//! A scale has 11 significant bits and a quant at most 8, so their product is exact in f32: multiplying and adding in one
-//! fused step gives the same bits as in two.
 use super::{
-    Group, LANES, Lanes, PanelFormat, QUAD,
+    Group, IntegerFormat, LANES, Lanes, PanelFormat, QUAD,
     layout::{put_fifth_bits, put_nibbles, put_u16, split_nibbles},
 };
 
@@ -12,7 +9,7 @@ const BLOCK: usize = 32;
 const HALVES: usize = 2 * LANES;
 /// The low nibbles of a block.
 const NIBBLES: usize = BLOCK / 2 * LANES;
-/// A u16 of fifth bits for each k.
+/// A u32 of fifth bits for each two k.
 const FIFTH_BITS: usize = BLOCK * 2;
 
 /// w = scale x (q - 8), q of 4 bits.
@@ -24,44 +21,45 @@ pub(crate) struct Q50;
 /// w = scale x q, q a signed byte.
 pub(crate) struct Q80;
 
-/// The low nibbles of a quad as f32.
+/// The low nibbles of a quad.
 ///
 /// # Safety
 /// `nibbles` must have the quad.
 #[inline(always)]
-pub(super) unsafe fn nibble_quad<L: Lanes>(lanes: L, nibbles: *const u8, quad: usize) -> [L::F; QUAD] {
+pub(super) unsafe fn nibble_quad<L: Lanes>(lanes: L, nibbles: *const u8, quad: usize) -> [L::I; QUAD / 2] {
     // SAFETY: a quad is two lines of sixteen bytes.
     let [a, b] = unsafe {
         let from = nibbles.add(quad * QUAD / 2 * LANES);
         [lanes.load_u8(from), lanes.load_u8(from.add(LANES))]
     };
     // Written out: the standard library's array functions are not always inlined, and a call here loses the instruction set.
-    [
-        lanes.nibble_to_float(a),
-        lanes.nibble_to_float(lanes.shr_int(a, 4)),
-        lanes.nibble_to_float(b),
-        lanes.nibble_to_float(lanes.shr_int(b, 4)),
-    ]
+    [spread_nibbles(lanes, a), spread_nibbles(lanes, b)]
 }
 
-/// Adds `value` to each element of a quad whose bit in the block's line of fifth bits is set.
+/// A byte's nibbles in the halves of its lane: the high one moves from bit 4 to bit 16.
+#[inline(always)]
+fn spread_nibbles<L: Lanes>(lanes: L, byte: L::I) -> L::I {
+    lanes.and_int(lanes.or_int(byte, lanes.shl_int(byte, 12)), lanes.splat_int(0x000f_000f))
+}
+
+/// Adds `value` to each element of a quad whose bit in the group's line of fifth bits is set.
 ///
 /// # Safety
 /// `masks` must have the quad.
 #[inline(always)]
 pub(super) unsafe fn add_fifth_bits<L: Lanes>(
     lanes: L,
-    quants: [L::F; QUAD],
+    quants: [L::I; QUAD / 2],
     masks: *const u8,
     quad: usize,
-    value: f32,
-) -> [L::F; QUAD] {
-    let value = lanes.splat(value);
+    value: i16,
+) -> [L::I; QUAD / 2] {
+    let value = lanes.splat_pair(value);
     let mut out = quants;
     for (index, quant) in out.iter_mut().enumerate() {
-        // SAFETY: the caller promises a u16 for each element of the quad.
-        let mask = unsafe { masks.cast::<u16>().add(quad * QUAD + index).read_unaligned() };
-        *quant = lanes.add_where(*quant, mask, value);
+        // SAFETY: the caller promises a u32 for each pair of the quad.
+        let mask = unsafe { masks.cast::<u32>().add(quad * QUAD / 2 + index).read_unaligned() };
+        *quant = lanes.add_pairs_where(*quant, mask, value);
     }
     out
 }
@@ -70,7 +68,6 @@ impl PanelFormat for Q40 {
     const BLOCK: usize = BLOCK;
     const FILE_BYTES: usize = 18;
     const PANEL_BYTES: usize = HALVES + NIBBLES;
-    const GROUP: usize = BLOCK;
 
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
         let (scales, nibbles) = panel.split_at_mut(HALVES);
@@ -81,6 +78,11 @@ impl PanelFormat for Q40 {
             put_nibbles(nibbles, column, &quants);
         }
     }
+}
+
+impl IntegerFormat for Q40 {
+    const GROUP: usize = BLOCK;
+    const OFFSETS: bool = false;
 
     #[inline(always)]
     unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
@@ -93,13 +95,11 @@ impl PanelFormat for Q40 {
     }
 
     #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::F; QUAD] {
+    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
         // SAFETY: as the caller promises.
-        let mut weights = unsafe { nibble_quad(lanes, group.low, quad) };
-        for weight in &mut weights {
-            *weight = lanes.mul(group.scale, lanes.sub(*weight, lanes.splat(8.0)));
-        }
-        weights
+        let [a, b] = unsafe { nibble_quad(lanes, group.low, quad) };
+        let eight = lanes.splat_pair(-8);
+        [lanes.add_pairs(a, eight), lanes.add_pairs(b, eight)]
     }
 }
 
@@ -107,7 +107,6 @@ impl PanelFormat for Q41 {
     const BLOCK: usize = BLOCK;
     const FILE_BYTES: usize = 20;
     const PANEL_BYTES: usize = 2 * HALVES + NIBBLES;
-    const GROUP: usize = BLOCK;
 
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
         let (scales, rest) = panel.split_at_mut(HALVES);
@@ -120,6 +119,11 @@ impl PanelFormat for Q41 {
             put_nibbles(nibbles, column, &quants);
         }
     }
+}
+
+impl IntegerFormat for Q41 {
+    const GROUP: usize = BLOCK;
+    const OFFSETS: bool = true;
 
     #[inline(always)]
     unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
@@ -133,13 +137,9 @@ impl PanelFormat for Q41 {
     }
 
     #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::F; QUAD] {
+    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
         // SAFETY: as the caller promises.
-        let mut weights = unsafe { nibble_quad(lanes, group.low, quad) };
-        for weight in &mut weights {
-            *weight = lanes.fma(group.scale, *weight, group.offset);
-        }
-        weights
+        unsafe { nibble_quad(lanes, group.low, quad) }
     }
 }
 
@@ -147,7 +147,6 @@ impl PanelFormat for Q50 {
     const BLOCK: usize = BLOCK;
     const FILE_BYTES: usize = 22;
     const PANEL_BYTES: usize = HALVES + FIFTH_BITS + NIBBLES;
-    const GROUP: usize = BLOCK;
 
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
         let (scales, rest) = panel.split_at_mut(HALVES);
@@ -164,6 +163,11 @@ impl PanelFormat for Q50 {
             put_nibbles(nibbles, column, &quants);
         }
     }
+}
+
+impl IntegerFormat for Q50 {
+    const GROUP: usize = BLOCK;
+    const OFFSETS: bool = false;
 
     #[inline(always)]
     unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
@@ -177,16 +181,9 @@ impl PanelFormat for Q50 {
     }
 
     #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::F; QUAD] {
+    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
         // SAFETY: as the caller promises.
-        let mut weights = unsafe {
-            let quants = nibble_quad(lanes, group.low, quad);
-            add_fifth_bits(lanes, quants, group.high, quad, -16.0)
-        };
-        for weight in &mut weights {
-            *weight = lanes.mul(group.scale, *weight);
-        }
-        weights
+        unsafe { add_fifth_bits(lanes, nibble_quad(lanes, group.low, quad), group.high, quad, -16) }
     }
 }
 
@@ -194,7 +191,6 @@ impl PanelFormat for Q80 {
     const BLOCK: usize = BLOCK;
     const FILE_BYTES: usize = 34;
     const PANEL_BYTES: usize = HALVES + BLOCK * LANES;
-    const GROUP: usize = BLOCK;
 
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
         let (scales, quants) = panel.split_at_mut(HALVES);
@@ -203,12 +199,17 @@ impl PanelFormat for Q80 {
         }
         // Line by line, so that writes run in one direction.
         let rows = rows.map(|row| &row[2..2 + BLOCK]);
-        for (k, line) in quants.chunks_exact_mut(LANES).enumerate() {
-            for (quant, row) in line.iter_mut().zip(rows) {
-                *quant = row[k];
+        for (pair, line) in quants.chunks_exact_mut(2 * LANES).enumerate() {
+            for (quants, row) in line.chunks_exact_mut(2).zip(rows) {
+                quants.copy_from_slice(&row[2 * pair..2 * pair + 2]);
             }
         }
     }
+}
+
+impl IntegerFormat for Q80 {
+    const GROUP: usize = BLOCK;
+    const OFFSETS: bool = false;
 
     #[inline(always)]
     unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
@@ -221,14 +222,12 @@ impl PanelFormat for Q80 {
     }
 
     #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::F; QUAD] {
+    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
         let from = group.low.cast::<i8>();
-        let mut out = [group.scale; QUAD];
-        for (index, weight) in out.iter_mut().enumerate() {
-            // SAFETY: a quad is four lines of sixteen bytes.
-            let quant = unsafe { lanes.load_i8(from.add((quad * QUAD + index) * LANES)) };
-            *weight = lanes.mul(group.scale, lanes.to_float(quant));
+        // SAFETY: a quad is two lines of thirty-two bytes.
+        unsafe {
+            let from = from.add(quad * QUAD * LANES);
+            [lanes.load_i8_pairs(from), lanes.load_i8_pairs(from.add(2 * LANES))]
         }
-        out
     }
 }

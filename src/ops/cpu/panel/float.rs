@@ -1,5 +1,5 @@
 //! Plain floats, k by k. Four k are a block, so that every kernel steps by whole quads.
-use super::{Group, LANES, Lanes, PanelFormat, QUAD};
+use super::{FloatFormat, LANES, Lanes, PanelFormat, QUAD};
 
 /// Little-endian f32.
 pub(crate) struct F32;
@@ -22,24 +22,18 @@ macro_rules! float_format {
             const BLOCK: usize = QUAD;
             const FILE_BYTES: usize = QUAD * $size;
             const PANEL_BYTES: usize = QUAD * $size * LANES;
-            const GROUP: usize = QUAD;
 
             fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
                 pack::<$size>(rows, panel);
             }
+        }
 
+        impl FloatFormat for $name {
             #[inline(always)]
-            unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
-                // SAFETY: the caller promises that the panel has the group.
-                let low = unsafe { panel.add(group * Self::PANEL_BYTES) };
-                Group { low, high: low, scale: lanes.splat(1.0), offset: lanes.splat(0.0) }
-            }
-
-            #[inline(always)]
-            unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, _quad: usize) -> [L::F; QUAD] {
-                let from = group.low.cast::<$element>();
-                // SAFETY: a group is four lines of sixteen elements.
+            unsafe fn quad<L: Lanes>(lanes: L, panel: *const u8, quad: usize) -> [L::F; QUAD] {
+                // SAFETY: the caller promises that the panel has the quad: four lines of sixteen elements.
                 unsafe {
+                    let from = panel.add(quad * Self::PANEL_BYTES).cast::<$element>();
                     [
                         lanes.$load(from),
                         lanes.$load(from.add(LANES)),

@@ -10,10 +10,10 @@ pub(super) fn put_nibbles(panel: &mut [u8], column: usize, quants: &[u8]) {
     }
 }
 
-/// Bit `column` of the k-th little-endian u16 is bit 4 of the k-th element.
+/// Two consecutive k share a little-endian u32: bit 2 x `column` is bit 4 of the even one, the bit above it that of the odd one.
 pub(super) fn put_fifth_bits(panel: &mut [u8], column: usize, quants: &[u8]) {
-    for (quant, mask) in quants.iter().zip(panel.chunks_exact_mut(2)) {
-        mask[column / 8] |= (quant >> 4 & 1) << (column % 8);
+    for (pair, mask) in quants.chunks_exact(2).zip(panel.chunks_exact_mut(4)) {
+        mask[column / 4] |= ((pair[0] >> 4 & 1) | (pair[1] >> 4 & 1) << 1) << (column % 4 * 2);
     }
 }
 

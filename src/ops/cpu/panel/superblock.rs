@@ -1,10 +1,10 @@
 //! ggml's k-quants: 256 elements under one f16 scale, with integer scales for parts of them (source: ggml's `block_q4_K`,
 //! `block_q5_K`, `block_q6_K`).
 //!
-//! The packed 6-bit scales of Q4_K and Q5_K become bytes (3 % more), so that sixteen of them load at once. The products
-//! scale x integer scale x quant have at most 23 significant bits and are exact in f32.
+//! The packed 6-bit scales of Q4_K and Q5_K become bytes (3 % more), so that sixteen of them load at once. The product of the
+//! f16 scale and an integer scale is exact in f32, and so is a dequantised weight before its offset.
 use super::{
-    Group, LANES, Lanes, PanelFormat, QUAD,
+    Group, IntegerFormat, LANES, Lanes, PanelFormat, QUAD,
     block32::{add_fifth_bits, nibble_quad},
     layout::{put_fifth_bits, put_nibbles, put_u16, put_upper_pairs, split_nibbles},
 };
@@ -16,7 +16,7 @@ const HALVES: usize = 2 * LANES;
 const PART: usize = 32;
 /// The low nibbles of a part.
 const NIBBLES: usize = PART / 2 * LANES;
-/// A u16 of fifth bits for each k of a part.
+/// A u32 of fifth bits for each two k of a part.
 const FIFTH_BITS: usize = PART * 2;
 
 /// w = (d x scale) x q - (dmin x minimum), q of 4 bits.
@@ -84,11 +84,15 @@ impl PanelFormat for Q4K {
     const BLOCK: usize = BLOCK;
     const FILE_BYTES: usize = 144;
     const PANEL_BYTES: usize = 2 * HALVES + BLOCK / PART * part_bytes(0);
-    const GROUP: usize = PART;
 
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
         pack_parts::<0>(rows, panel);
     }
+}
+
+impl IntegerFormat for Q4K {
+    const GROUP: usize = PART;
+    const OFFSETS: bool = true;
 
     #[inline(always)]
     unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
@@ -97,13 +101,9 @@ impl PanelFormat for Q4K {
     }
 
     #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::F; QUAD] {
+    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
         // SAFETY: as the caller promises.
-        let mut weights = unsafe { nibble_quad(lanes, group.low, quad) };
-        for weight in &mut weights {
-            *weight = lanes.fma(group.scale, *weight, group.offset);
-        }
-        weights
+        unsafe { nibble_quad(lanes, group.low, quad) }
     }
 }
 
@@ -111,11 +111,15 @@ impl PanelFormat for Q5K {
     const BLOCK: usize = BLOCK;
     const FILE_BYTES: usize = 176;
     const PANEL_BYTES: usize = 2 * HALVES + BLOCK / PART * part_bytes(FIFTH_BITS);
-    const GROUP: usize = PART;
 
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
         pack_parts::<FIFTH_BITS>(rows, panel);
     }
+}
+
+impl IntegerFormat for Q5K {
+    const GROUP: usize = PART;
+    const OFFSETS: bool = true;
 
     #[inline(always)]
     unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
@@ -124,16 +128,9 @@ impl PanelFormat for Q5K {
     }
 
     #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::F; QUAD] {
+    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
         // SAFETY: as the caller promises.
-        let mut weights = unsafe {
-            let quants = nibble_quad(lanes, group.low, quad);
-            add_fifth_bits(lanes, quants, group.high, quad, 16.0)
-        };
-        for weight in &mut weights {
-            *weight = lanes.fma(group.scale, *weight, group.offset);
-        }
-        weights
+        unsafe { add_fifth_bits(lanes, nibble_quad(lanes, group.low, quad), group.high, quad, 16) }
     }
 }
 
@@ -150,7 +147,6 @@ impl PanelFormat for Q6K {
     const BLOCK: usize = BLOCK;
     const FILE_BYTES: usize = 210;
     const PANEL_BYTES: usize = HALVES + BLOCK / Self::PART * Self::PART_BYTES;
-    const GROUP: usize = Self::PART;
 
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]) {
         let (halves, parts) = panel.split_at_mut(HALVES);
@@ -176,6 +172,11 @@ impl PanelFormat for Q6K {
             }
         }
     }
+}
+
+impl IntegerFormat for Q6K {
+    const GROUP: usize = Self::PART;
+    const OFFSETS: bool = false;
 
     #[inline(always)]
     unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
@@ -191,15 +192,18 @@ impl PanelFormat for Q6K {
     }
 
     #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::F; QUAD] {
+    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
         // SAFETY: a quad is two lines of nibbles and one of upper pairs.
-        let (low, upper) =
+        let ([a, b], upper) =
             unsafe { (nibble_quad(lanes, group.low, quad), lanes.load_u8(group.high.add(quad * LANES))) };
-        let mut out = low;
-        for (index, weight) in out.iter_mut().enumerate() {
-            let upper = lanes.upper_pair_to_float(lanes.shr_int(upper, 2 * index as u32));
-            *weight = lanes.mul(group.scale, lanes.add(*weight, upper));
-        }
-        out
+        // Bits 4 and 5 of a pair's elements stand at bits 0 and 2 of `upper`, those of the other pair at bits 4 and 6.
+        let mask = lanes.splat_int(0x0030_0030);
+        let first = lanes.or_int(lanes.shl_int(upper, 4), lanes.shl_int(upper, 18));
+        let second = lanes.or_int(upper, lanes.shl_int(upper, 14));
+        let zero = lanes.splat_pair(-32);
+        [
+            lanes.add_pairs(lanes.or_int(a, lanes.and_int(first, mask)), zero),
+            lanes.add_pairs(lanes.or_int(b, lanes.and_int(second, mask)), zero),
+        ]
     }
 }

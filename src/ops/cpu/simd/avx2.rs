@@ -79,6 +79,27 @@ impl Lanes for Avx2 {
         unsafe { [_mm256_set1_epi32(value); 2] }
     }
     #[inline(always)]
+    unsafe fn load_int(self, from: *const i32) -> Ints {
+        unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(8).cast())] }
+    }
+    #[inline(always)]
+    unsafe fn store_int(self, to: *mut i32, value: Ints) {
+        unsafe {
+            _mm256_storeu_si256(to.cast(), value[0]);
+            _mm256_storeu_si256(to.add(8).cast(), value[1]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_low_halves(self, to: *mut i16, value: Ints) {
+        unsafe {
+            // Packing saturates, so the sign is first spread over the upper half.
+            let signed = self.sar_int(self.shl_int(value, 16), 16);
+            let packed = _mm256_packs_epi32(signed[0], signed[1]);
+            // The halves of both registers were packed in turn.
+            _mm256_storeu_si256(to.cast(), _mm256_permute4x64_epi64::<0b11_01_10_00>(packed));
+        }
+    }
+    #[inline(always)]
     fn add_int(self, a: Ints, b: Ints) -> Ints {
         unsafe { [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])] }
     }
@@ -102,13 +123,6 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
-    fn shr_int(self, a: Ints, bits: u32) -> Ints {
-        unsafe {
-            let bits = _mm256_set1_epi32(bits as i32);
-            [_mm256_srlv_epi32(a[0], bits), _mm256_srlv_epi32(a[1], bits)]
-        }
-    }
-    #[inline(always)]
     fn sar_int(self, a: Ints, bits: u32) -> Ints {
         unsafe {
             let bits = _mm256_set1_epi32(bits as i32);
@@ -116,32 +130,50 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
-    fn add_where(self, a: Floats, mask: u16, b: Floats) -> Floats {
+    fn max_int(self, a: Ints, b: Ints) -> Ints {
+        unsafe { [_mm256_max_epi32(a[0], b[0]), _mm256_max_epi32(a[1], b[1])] }
+    }
+    #[inline(always)]
+    fn add_pairs(self, a: Ints, b: Ints) -> Ints {
+        unsafe { [_mm256_add_epi16(a[0], b[0]), _mm256_add_epi16(a[1], b[1])] }
+    }
+    #[inline(always)]
+    fn add_pairs_where(self, a: Ints, mask: u32, b: Ints) -> Ints {
         unsafe {
-            let mask = _mm256_set1_epi32(i32::from(mask));
-            let low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-            let high = _mm256_slli_epi32::<8>(low);
-            let low_set = _mm256_cmpeq_epi32(_mm256_and_si256(mask, low), low);
-            let high_set = _mm256_cmpeq_epi32(_mm256_and_si256(mask, high), high);
-            let sum = self.add(a, b);
-            [
-                _mm256_blendv_ps(a[0], sum[0], _mm256_castsi256_ps(low_set)),
-                _mm256_blendv_ps(a[1], sum[1], _mm256_castsi256_ps(high_set)),
-            ]
+            let bits = _mm256_setr_epi16(
+                1,
+                2,
+                4,
+                8,
+                16,
+                32,
+                64,
+                128,
+                256,
+                512,
+                1024,
+                2048,
+                4096,
+                8192,
+                16384,
+                i16::MIN,
+            );
+            let low = _mm256_and_si256(_mm256_set1_epi16(mask as i16), bits);
+            let high = _mm256_and_si256(_mm256_set1_epi16((mask >> 16) as i16), bits);
+            let added = [
+                _mm256_and_si256(_mm256_cmpeq_epi16(low, bits), b[0]),
+                _mm256_and_si256(_mm256_cmpeq_epi16(high, bits), b[1]),
+            ];
+            self.add_pairs(a, added)
         }
+    }
+    #[inline(always)]
+    fn dot_pairs(self, sum: Ints, a: Ints, b: Ints) -> Ints {
+        unsafe { self.add_int(sum, [_mm256_madd_epi16(a[0], b[0]), _mm256_madd_epi16(a[1], b[1])]) }
     }
     #[inline(always)]
     fn to_float(self, a: Ints) -> Floats {
         unsafe { [_mm256_cvtepi32_ps(a[0]), _mm256_cvtepi32_ps(a[1])] }
-    }
-    #[inline(always)]
-    fn nibble_to_float(self, a: Ints) -> Floats {
-        self.to_float(self.and_int(a, self.splat_int(15)))
-    }
-    #[inline(always)]
-    fn upper_pair_to_float(self, a: Ints) -> Floats {
-        let sixteens = self.shl_int(self.and_int(a, self.splat_int(3)), 4);
-        self.to_float(self.sub_int(sixteens, self.splat_int(32)))
     }
     #[inline(always)]
     fn to_bits(self, a: Floats) -> Ints {
@@ -189,6 +221,15 @@ impl Lanes for Avx2 {
             ]
         }
     }
+    #[inline(always)]
+    unsafe fn load_i8_pairs(self, from: *const i8) -> Ints {
+        unsafe {
+            [
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(from.add(16).cast())),
+            ]
+        }
+    }
 
     #[inline(always)]
     fn reduce_add(self, a: Floats) -> f32 {
@@ -206,6 +247,15 @@ impl Lanes for Avx2 {
             let four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+    #[inline(always)]
+    fn reduce_max_int(self, a: Ints) -> i32 {
+        unsafe {
+            let eight = _mm256_max_epi32(a[0], a[1]);
+            let four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
+            let two = _mm_max_epi32(four, _mm_shuffle_epi32::<0b00_00_11_10>(four));
+            _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32::<0b00_00_00_01>(two)))
         }
     }
 }

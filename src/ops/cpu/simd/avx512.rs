@@ -1,8 +1,8 @@
 //! Lanes in one 512-bit register.
-use super::{Kernel, LANES, Lanes};
+use super::{Kernel, Lanes};
 use std::arch::x86_64::*;
 
-/// Proof that AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C are there: only [`run`] makes one.
+/// Proof that AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C are there: only [`run`] makes one.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
@@ -10,18 +10,10 @@ pub(crate) struct Avx512(());
 ///
 /// # Safety
 /// The processor must have them.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx512(()))
 }
-
-/// The f32 0 to 15, looked up by nibble.
-static NIBBLES: [f32; LANES] =
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
-
-/// 16 x (the low two bits of the index) - 32.
-static UPPER_PAIRS: [f32; LANES] =
-    [-32.0, -16.0, 0.0, 16.0, -32.0, -16.0, 0.0, 16.0, -32.0, -16.0, 0.0, 16.0, -32.0, -16.0, 0.0, 16.0];
 
 // SAFETY of every block below: the token proves that the instructions are there; pointers are as the trait's caller promises.
 #[allow(clippy::undocumented_unsafe_blocks)]
@@ -80,6 +72,18 @@ impl Lanes for Avx512 {
         unsafe { _mm512_set1_epi32(value) }
     }
     #[inline(always)]
+    unsafe fn load_int(self, from: *const i32) -> __m512i {
+        unsafe { _mm512_loadu_epi32(from) }
+    }
+    #[inline(always)]
+    unsafe fn store_int(self, to: *mut i32, value: __m512i) {
+        unsafe { _mm512_storeu_epi32(to, value) }
+    }
+    #[inline(always)]
+    unsafe fn store_low_halves(self, to: *mut i16, value: __m512i) {
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(value)) }
+    }
+    #[inline(always)]
     fn add_int(self, a: __m512i, b: __m512i) -> __m512i {
         unsafe { _mm512_add_epi32(a, b) }
     }
@@ -100,29 +104,28 @@ impl Lanes for Avx512 {
         unsafe { _mm512_sllv_epi32(a, _mm512_set1_epi32(bits as i32)) }
     }
     #[inline(always)]
-    fn shr_int(self, a: __m512i, bits: u32) -> __m512i {
-        unsafe { _mm512_srlv_epi32(a, _mm512_set1_epi32(bits as i32)) }
-    }
-    #[inline(always)]
     fn sar_int(self, a: __m512i, bits: u32) -> __m512i {
         unsafe { _mm512_srav_epi32(a, _mm512_set1_epi32(bits as i32)) }
     }
     #[inline(always)]
-    fn add_where(self, a: __m512, mask: u16, b: __m512) -> __m512 {
-        unsafe { _mm512_mask_add_ps(a, mask, a, b) }
+    fn max_int(self, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_max_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn add_pairs(self, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_add_epi16(a, b) }
+    }
+    #[inline(always)]
+    fn add_pairs_where(self, a: __m512i, mask: u32, b: __m512i) -> __m512i {
+        unsafe { _mm512_mask_add_epi16(a, mask, a, b) }
+    }
+    #[inline(always)]
+    fn dot_pairs(self, sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_dpwssd_epi32(sum, a, b) }
     }
     #[inline(always)]
     fn to_float(self, a: __m512i) -> __m512 {
         unsafe { _mm512_cvtepi32_ps(a) }
-    }
-    #[inline(always)]
-    fn nibble_to_float(self, a: __m512i) -> __m512 {
-        // The permutation looks at the low four bits of an index only, which saves masking them.
-        unsafe { _mm512_permutexvar_ps(a, _mm512_loadu_ps(NIBBLES.as_ptr())) }
-    }
-    #[inline(always)]
-    fn upper_pair_to_float(self, a: __m512i) -> __m512 {
-        unsafe { _mm512_permutexvar_ps(a, _mm512_loadu_ps(UPPER_PAIRS.as_ptr())) }
     }
     #[inline(always)]
     fn to_bits(self, a: __m512) -> __m512i {
@@ -150,6 +153,10 @@ impl Lanes for Avx512 {
     unsafe fn load_u8(self, from: *const u8) -> __m512i {
         unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast())) }
     }
+    #[inline(always)]
+    unsafe fn load_i8_pairs(self, from: *const i8) -> __m512i {
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
+    }
 
     #[inline(always)]
     fn reduce_add(self, a: __m512) -> f32 {
@@ -168,5 +175,9 @@ impl Lanes for Avx512 {
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
         }
+    }
+    #[inline(always)]
+    fn reduce_max_int(self, a: __m512i) -> i32 {
+        unsafe { _mm512_reduce_max_epi32(a) }
     }
 }

@@ -60,6 +60,21 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
 
     /// `value` in all lanes.
     fn splat_int(self, value: i32) -> Self::I;
+    /// Sixteen consecutive integers.
+    ///
+    /// # Safety
+    /// `from` must be readable for 16 elements; any alignment.
+    unsafe fn load_int(self, from: *const i32) -> Self::I;
+    /// Writes sixteen consecutive integers.
+    ///
+    /// # Safety
+    /// `to` must be writable for 16 elements; any alignment.
+    unsafe fn store_int(self, to: *mut i32, value: Self::I);
+    /// Writes the low sixteen bits of each lane.
+    ///
+    /// # Safety
+    /// `to` must be writable for 16 elements; any alignment.
+    unsafe fn store_low_halves(self, to: *mut i16, value: Self::I);
     /// Wrapping `a + b`.
     fn add_int(self, a: Self::I, b: Self::I) -> Self::I;
     /// Wrapping `a - b`.
@@ -70,18 +85,24 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn or_int(self, a: Self::I, b: Self::I) -> Self::I;
     /// `a << bits`, `bits` below 32.
     fn shl_int(self, a: Self::I, bits: u32) -> Self::I;
-    /// `a >> bits`, zeros moving in, `bits` below 32.
-    fn shr_int(self, a: Self::I, bits: u32) -> Self::I;
     /// `a >> bits`, the sign moving in, `bits` below 32.
     fn sar_int(self, a: Self::I, bits: u32) -> Self::I;
-    /// `a + b` in the lanes whose bit of `mask` is set (lane 0 is the lowest bit), `a` in the others.
-    fn add_where(self, a: Self::F, mask: u16, b: Self::F) -> Self::F;
+    /// The greater of `a` and `b`, as signed integers.
+    fn max_int(self, a: Self::I, b: Self::I) -> Self::I;
+    /// `value` in both halves of all lanes.
+    #[inline(always)]
+    fn splat_pair(self, value: i16) -> Self::I {
+        let half = i32::from(value as u16);
+        self.splat_int(half | half << 16)
+    }
+    /// Wrapping `a + b` of the signed halves of each lane.
+    fn add_pairs(self, a: Self::I, b: Self::I) -> Self::I;
+    /// `a + b` in the halves whose bit of `mask` is set (the low half of lane 0 is the lowest bit), `a` in the others.
+    fn add_pairs_where(self, a: Self::I, mask: u32, b: Self::I) -> Self::I;
+    /// `sum + low(a) x low(b) + high(a) x high(b)`, of the signed halves of each lane. The two products' sum must fit an i32.
+    fn dot_pairs(self, sum: Self::I, a: Self::I, b: Self::I) -> Self::I;
     /// The lanes' value as f32.
     fn to_float(self, a: Self::I) -> Self::F;
-    /// The low four bits of each lane, as f32.
-    fn nibble_to_float(self, a: Self::I) -> Self::F;
-    /// 16 x (the low two bits of each lane) - 32, as f32.
-    fn upper_pair_to_float(self, a: Self::I) -> Self::F;
     /// The lanes' bits.
     fn to_bits(self, a: Self::F) -> Self::I;
     /// The f32 of these bits.
@@ -107,11 +128,18 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// # Safety
     /// `from` must be readable for 16 bytes.
     unsafe fn load_u8(self, from: *const u8) -> Self::I;
+    /// Thirty-two signed bytes, widened to the halves of the lanes.
+    ///
+    /// # Safety
+    /// `from` must be readable for 32 bytes.
+    unsafe fn load_i8_pairs(self, from: *const i8) -> Self::I;
 
     /// The sum of the lanes: lane i with lane i + 8, then + 4, + 2, + 1.
     fn reduce_add(self, a: Self::F) -> f32;
     /// The greatest lane, in the order of [`Self::reduce_add`].
     fn reduce_max(self, a: Self::F) -> f32;
+    /// The greatest lane.
+    fn reduce_max_int(self, a: Self::I) -> i32;
 
     /// The lanes as an array.
     #[inline(always)]

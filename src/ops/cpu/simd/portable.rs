@@ -19,6 +19,24 @@ fn fold(mut a: [f32; LANES], op: impl Fn(f32, f32) -> f32) -> f32 {
     a[0]
 }
 
+/// The lower half of a lane.
+#[inline(always)]
+fn low(lane: i32) -> i16 {
+    lane as i16
+}
+
+/// The upper half of a lane.
+#[inline(always)]
+fn high(lane: i32) -> i16 {
+    (lane >> 16) as i16
+}
+
+/// A lane of two halves.
+#[inline(always)]
+fn pair(low: i16, high: i16) -> i32 {
+    i32::from(low as u16) | i32::from(high) << 16
+}
+
 impl Lanes for Portable {
     type F = [f32; LANES];
     type I = [i32; LANES];
@@ -77,6 +95,21 @@ impl Lanes for Portable {
         [value; LANES]
     }
     #[inline(always)]
+    unsafe fn load_int(self, from: *const i32) -> Self::I {
+        // SAFETY: the caller promises 16 readable elements.
+        unsafe { from.cast::<Self::I>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store_int(self, to: *mut i32, value: Self::I) {
+        // SAFETY: the caller promises 16 writable elements.
+        unsafe { to.cast::<Self::I>().write_unaligned(value) }
+    }
+    #[inline(always)]
+    unsafe fn store_low_halves(self, to: *mut i16, value: Self::I) {
+        // SAFETY: the caller promises 16 writable elements.
+        unsafe { to.cast::<[i16; LANES]>().write_unaligned(value.map(|lane| lane as i16)) }
+    }
+    #[inline(always)]
     fn add_int(self, a: Self::I, b: Self::I) -> Self::I {
         from_fn(|i| a[i].wrapping_add(b[i]))
     }
@@ -97,28 +130,38 @@ impl Lanes for Portable {
         a.map(|lane| lane << bits)
     }
     #[inline(always)]
-    fn shr_int(self, a: Self::I, bits: u32) -> Self::I {
-        a.map(|lane| ((lane as u32) >> bits) as i32)
-    }
-    #[inline(always)]
     fn sar_int(self, a: Self::I, bits: u32) -> Self::I {
         a.map(|lane| lane >> bits)
     }
     #[inline(always)]
-    fn add_where(self, a: Self::F, mask: u16, b: Self::F) -> Self::F {
-        from_fn(|i| if mask >> i & 1 == 1 { a[i] + b[i] } else { a[i] })
+    fn max_int(self, a: Self::I, b: Self::I) -> Self::I {
+        from_fn(|i| a[i].max(b[i]))
+    }
+    #[inline(always)]
+    fn add_pairs(self, a: Self::I, b: Self::I) -> Self::I {
+        from_fn(|i| pair(low(a[i]).wrapping_add(low(b[i])), high(a[i]).wrapping_add(high(b[i]))))
+    }
+    #[inline(always)]
+    fn add_pairs_where(self, a: Self::I, mask: u32, b: Self::I) -> Self::I {
+        let sum = self.add_pairs(a, b);
+        from_fn(|i| {
+            let chosen = mask >> (2 * i);
+            pair(
+                low(if chosen & 1 == 1 { sum[i] } else { a[i] }),
+                high(if chosen & 2 == 2 { sum[i] } else { a[i] }),
+            )
+        })
+    }
+    #[inline(always)]
+    fn dot_pairs(self, sum: Self::I, a: Self::I, b: Self::I) -> Self::I {
+        from_fn(|i| {
+            let products = [(low(a[i]), low(b[i])), (high(a[i]), high(b[i]))];
+            products.into_iter().fold(sum[i], |sum, (a, b)| sum.wrapping_add(i32::from(a) * i32::from(b)))
+        })
     }
     #[inline(always)]
     fn to_float(self, a: Self::I) -> Self::F {
         a.map(|lane| lane as f32)
-    }
-    #[inline(always)]
-    fn nibble_to_float(self, a: Self::I) -> Self::F {
-        a.map(|lane| (lane & 15) as f32)
-    }
-    #[inline(always)]
-    fn upper_pair_to_float(self, a: Self::I) -> Self::F {
-        a.map(|lane| (16 * (lane & 3) - 32) as f32)
     }
     #[inline(always)]
     fn to_bits(self, a: Self::F) -> Self::I {
@@ -151,6 +194,12 @@ impl Lanes for Portable {
         // SAFETY: the caller promises 16 readable bytes.
         unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(i32::from)
     }
+    #[inline(always)]
+    unsafe fn load_i8_pairs(self, from: *const i8) -> Self::I {
+        // SAFETY: the caller promises 32 readable bytes.
+        let bytes = unsafe { from.cast::<[[i8; 2]; LANES]>().read_unaligned() };
+        bytes.map(|[low, high]| pair(low.into(), high.into()))
+    }
 
     #[inline(always)]
     fn reduce_add(self, a: Self::F) -> f32 {
@@ -159,5 +208,9 @@ impl Lanes for Portable {
     #[inline(always)]
     fn reduce_max(self, a: Self::F) -> f32 {
         fold(a, |x, y| if x > y { x } else { y })
+    }
+    #[inline(always)]
+    fn reduce_max_int(self, a: Self::I) -> i32 {
+        a.into_iter().fold(i32::MIN, i32::max)
     }
 }

@@ -28,27 +28,50 @@ impl Kernel for Table {
                 l.and_int(bits, l.to_bits(y)),
                 l.or_int(bits, l.to_bits(y)),
                 l.shl_int(bits, 3),
-                l.shr_int(bits, 5),
                 l.sar_int(bits, 7),
             ] {
                 push(l.to_float(int));
-                push(l.nibble_to_float(int));
-                push(l.upper_pair_to_float(int));
+                push(l.from_bits(l.max_int(int, bits)));
+                push(l.from_bits(l.add_pairs(int, bits)));
+                push(l.from_bits(l.add_pairs_where(int, 0xa5c3_39f0, bits)));
+                push(l.to_float(l.dot_pairs(int, halved(l, int), halved(l, bits))));
+                push(l.splat(l.reduce_max_int(int) as f32));
+                push(l.from_bits(stored(l, int)));
                 push(l.from_bits(int));
             }
             let array = l.to_array(x);
-            // SAFETY: the array's 64 bytes hold 16 half floats and 16 bytes.
+            // SAFETY: the array's 64 bytes hold 16 half floats and 32 bytes.
             unsafe {
                 push(l.load_f16(array.as_ptr().cast()));
                 push(l.load_bf16(array.as_ptr().cast()));
                 push(l.to_float(l.load_i8(array.as_ptr().cast())));
                 push(l.to_float(l.load_u8(array.as_ptr().cast())));
+                push(l.to_float(l.load_i8_pairs(array.as_ptr().cast())));
             }
-            push(l.add_where(x, 0xa5c3, y));
             push(l.splat(l.reduce_add(x)));
             push(l.splat(l.reduce_max(x)));
         }
         out
+    }
+}
+
+/// Halves small enough for the sum of two products to fit.
+#[inline(always)]
+fn halved<L: Lanes>(l: L, a: L::I) -> L::I {
+    l.and_int(a, l.splat_pair(0x3fff))
+}
+
+/// Written as integers and as halves, and read again.
+#[inline(always)]
+fn stored<L: Lanes>(l: L, a: L::I) -> L::I {
+    let mut ints = [0i32; LANES];
+    let mut halves = [0i16; 2 * LANES];
+    // SAFETY: the arrays hold 16 integers, and 16 halves twice.
+    unsafe {
+        l.store_int(ints.as_mut_ptr(), a);
+        l.store_low_halves(halves.as_mut_ptr(), a);
+        l.store_low_halves(halves[LANES..].as_mut_ptr(), l.load_int(ints.as_ptr()));
+        l.load_int(halves.as_ptr().cast())
     }
 }
 

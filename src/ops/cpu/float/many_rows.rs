@@ -1,10 +1,10 @@
-//! Rows times packed weights for many rows: panels are dequantised once into scratch, then a register tile runs over all rows.
+//! Rows times packed floats for many rows: panels are widened once into scratch, then a register tile runs over all rows.
 //!
 //! Each output element adds its products in ascending k, fused, from zero: the same order, hence the same bits, as [`super::few_rows`].
-use super::{
-    panel::{PanelFormat, Panels, QUAD},
+use crate::ops::cpu::{
+    linear_output::LinearOutput,
+    panel::{FloatFormat, Panels, QUAD},
     simd::{Kernel, LANES, Lanes},
-    threads::SharedOutput,
 };
 use std::{marker::PhantomData, ops::Range};
 
@@ -59,8 +59,8 @@ fn lay_out_rows<const ROWS: usize>(tile: &[f32], in_features: usize, out: &mut [
     }
 }
 
-/// Dequantises a run of panels, k by k: `[panels, padded_in, 16]`.
-pub(crate) struct Dequantise<'a, F> {
+/// Widens a run of panels, k by k: `[panels, padded_in, 16]`.
+pub(crate) struct Widen<'a, F> {
     /// The matrix.
     pub(crate) panels: Panels<'a>,
     /// Which panels.
@@ -71,7 +71,7 @@ pub(crate) struct Dequantise<'a, F> {
     pub(crate) format: PhantomData<F>,
 }
 
-impl<F: PanelFormat> Kernel for Dequantise<'_, F> {
+impl<F: FloatFormat> Kernel for Widen<'_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -80,15 +80,12 @@ impl<F: PanelFormat> Kernel for Dequantise<'_, F> {
         for (index, out) in self.range.zip(self.out.chunks_exact_mut(elements)) {
             let panel = self.panels.panel(index);
             let mut to = out.as_mut_ptr();
-            for group in 0..self.panels.padded_in / F::GROUP {
-                // SAFETY: the panel holds `padded_in / GROUP` groups, and `out` room for all their elements.
+            for quad in 0..self.panels.padded_in / QUAD {
+                // SAFETY: the panel holds `padded_in / QUAD` quads, and `out` room for all their elements.
                 unsafe {
-                    let group = F::group(lanes, panel, group);
-                    for quad in 0..F::GROUP / QUAD {
-                        for weight in F::quad(lanes, &group, quad) {
-                            lanes.store(to, weight);
-                            to = to.add(LANES);
-                        }
+                    for weight in F::quad(lanes, panel, quad) {
+                        lanes.store(to, weight);
+                        to = to.add(LANES);
                     }
                 }
             }
@@ -96,7 +93,7 @@ impl<F: PanelFormat> Kernel for Dequantise<'_, F> {
     }
 }
 
-/// Rows times dequantised panels.
+/// Rows times widened panels.
 pub(crate) struct ManyRows<'a> {
     /// The rows.
     pub(crate) x: TiledRows<'a>,
@@ -106,14 +103,10 @@ pub(crate) struct ManyRows<'a> {
     pub(crate) weights: &'a [f32],
     /// Length of the dot product.
     pub(crate) padded_in: usize,
-    /// The output columns of these panels.
+    /// The output columns of these panels. No other thread may hold them in these tiles' rows.
     pub(crate) columns: Range<usize>,
-    /// `[out_features]`.
-    pub(crate) bias: Option<&'a [f32]>,
-    /// `[rows, out_features]`. No other thread may write these rows' columns meanwhile.
-    pub(crate) out: &'a SharedOutput<'a, f32>,
-    /// Its row length.
-    pub(crate) out_features: usize,
+    /// Where the sums go.
+    pub(crate) out: LinearOutput<'a>,
 }
 
 impl ManyRows<'_> {
@@ -142,23 +135,12 @@ impl ManyRows<'_> {
         }
         for (row, sums) in sums.into_iter().enumerate() {
             for (panel, sum) in sums.into_iter().enumerate() {
-                self.store(lanes, first_row + row, panel, sum);
+                let start = self.columns.start + panel * LANES;
+                let columns = start..self.columns.end.min(start + LANES);
+                // SAFETY: the contract of `columns` says that nobody else holds them.
+                unsafe { self.out.store(lanes, first_row + row, columns, sum) };
             }
         }
-    }
-
-    #[inline(always)]
-    fn store<L: Lanes>(&self, lanes: L, row: usize, panel: usize, sum: L::F) {
-        let start = self.columns.start + panel * LANES;
-        let columns = start..self.columns.end.min(start + LANES);
-        let sum = match self.bias {
-            Some(bias) => lanes.add(sum, lanes.load_first(&bias[columns.clone()], 0.0)),
-            None => sum,
-        };
-        let row = row * self.out_features;
-        // SAFETY: the field's contract says that nobody else writes these columns of this row.
-        let out = unsafe { self.out.slice(row + columns.start..row + columns.end) };
-        lanes.store_first(out, sum);
     }
 
     #[inline(always)]
