@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything the tests need, then the tests: format, lints, build, assets, tests, the quickstart without a network.
+# Everything the tests need, then the tests: format, lints, build, assets, tests, a little fuzzing, the quickstart without a
+# network.
 #
 #   scripts/test.sh            all of it
 #   scripts/test.sh -- ARGS    only `cargo test --release ARGS`
@@ -18,19 +19,21 @@ need unshare util-linux
 need npm npm
 
 say "format"
-cargo fmt --check
+cargo fmt --all --check
 
 say "build"
 cargo build --release --locked
 
 say "lints"
-cargo clippy --release --locked --all-targets -- -D warnings
+cargo clippy --release --locked --workspace --all-targets -- -D warnings
 
 say "test assets"
 scripts/fetch_test_assets.sh
 
 say "tests"
 cargo test --release --locked
+
+scripts/fuzz.sh 10
 
 say "quickstart without a network"
 scripts/quickstart.sh --fetch-only
