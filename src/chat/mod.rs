@@ -89,6 +89,20 @@ pub enum Adaptation {
     PlainTranscript,
 }
 
+impl Adaptation {
+    /// The name under which records have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::FoldedIntoSystem => "folded_into_system",
+            Self::FoldedIntoFirstUser => "folded_into_first_user",
+            Self::MergedEqualRoles => "merged_equal_roles",
+            Self::SeparatedToolCalls => "separated_tool_calls",
+            Self::ToolsAsText => "tools_as_text",
+            Self::PlainTranscript => "plain_transcript",
+        }
+    }
+}
+
 /// A rendered and tokenised prompt.
 #[derive(Debug, Clone)]
 pub struct RenderedPrompt {

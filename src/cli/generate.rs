@@ -200,7 +200,7 @@ fn render(engine: &Engine, args: &GenerateArgs, prompt: String) -> Result<Render
     };
     let rendered = template.render(tokenizer, &messages, &options)?;
     for adaptation in &rendered.adaptations {
-        eprintln!("longwick: prompt adapted: {adaptation:?}");
+        eprintln!("longwick: prompt adapted: {}", adaptation.name());
     }
     let stop_strings = args.stop.iter().chain(template.stop_strings()).cloned().collect();
     let grammar_start = match template.reasoning_end().filter(|_| template.reasons(&options)) {

@@ -48,7 +48,10 @@ pub(super) fn print_result(
         );
     }
     println!("{}", judge_line(report));
-    println!("{}", prefill_line(prefill));
+    println!("{}", prefill_line(&prefill));
+    for (names, count) in &prefill.adapted {
+        println!("{count} prompts adapted to the model's template, so that no message is lost: {names}");
+    }
     println!("date in templates: {}", report.date);
     println!("files: {}/SETTING/COMPACTOR/", experiment.config().folder().display());
 }
@@ -119,7 +122,7 @@ fn judge_line(report: &RunReport) -> String {
     )
 }
 
-fn prefill_line(count: PrefillCount) -> String {
+fn prefill_line(count: &PrefillCount) -> String {
     if count.prompts == 0 {
         return "prefill: nothing was left to compute".to_owned();
     }

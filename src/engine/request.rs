@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::chat::Adaptation;
 use crate::decode::{ChoiceScores, Grammar, SamplingParams};
 
 /// One piece of work.
@@ -14,6 +15,8 @@ pub struct Request {
     /// Whether it goes before those that wait: its prompt was just computed for another request, and is in the cache
     /// until one of them takes the blocks.
     pub is_follow_up: bool,
+    /// How the prompt's rendering was adapted; kept for records, computed nowhere.
+    pub adaptations: Vec<Adaptation>,
     /// What to do after the prompt.
     pub kind: RequestKind,
 }
@@ -21,7 +24,7 @@ pub struct Request {
 impl Request {
     /// A request without known boundaries.
     pub fn new(prompt: Vec<u32>, kind: RequestKind) -> Self {
-        Self { prompt, boundaries: Vec::new(), is_follow_up: false, kind }
+        Self { prompt, boundaries: Vec::new(), is_follow_up: false, adaptations: Vec::new(), kind }
     }
 
     /// Digest of all that the result depends on, given the model.

@@ -5,7 +5,7 @@
 
 use super::{RunStore, StoreError};
 use rusqlite::params;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Counts, prompt by prompt.
 ///
@@ -19,7 +19,7 @@ pub struct LeastPrefill {
 }
 
 /// What the engine computed, and what it had to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrefillCount {
     /// Prompt tokens that engines computed.
     pub prefilled: u64,
@@ -29,6 +29,8 @@ pub struct PrefillCount {
     pub prompt_tokens: u64,
     /// Prompts.
     pub prompts: u64,
+    /// How many prompts had their messages adapted to the model's template, by the names of the adaptations.
+    pub adapted: BTreeMap<String, u64>,
 }
 
 impl LeastPrefill {
@@ -55,6 +57,18 @@ impl LeastPrefill {
 }
 
 impl RunStore {
+    fn count_adapted(&self, load: i64, adapted: &mut BTreeMap<String, u64>) -> Result<(), StoreError> {
+        let query = "SELECT adaptations, count(*) FROM prompts WHERE load = ?1 AND adaptations <> '' GROUP BY adaptations";
+        let counted = self.connection.prepare_cached(query).and_then(|mut query| {
+            for row in query.query_map([load], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))? {
+                let (names, count) = row?;
+                *adapted.entry(names).or_default() += u64::try_from(count).unwrap_or(0);
+            }
+            Ok(())
+        });
+        self.wrap(counted)
+    }
+
     /// Prefilled tokens of the given loads, as engines counted them and as the recorded prompts need them.
     ///
     /// # Errors
@@ -71,6 +85,7 @@ impl RunStore {
                 count.prompt_tokens += prompt.len() as u64;
                 count.prompts += 1;
             })?;
+            self.count_adapted(load, &mut count.adapted)?;
             count.prefilled += u64::try_from(prefilled).unwrap_or(0);
             count.least += least.tokens();
         }

@@ -188,10 +188,12 @@ fn write_prompt(
     let best = best.filter(|(shared, _)| *shared > 0 && shared * 2 >= prompt.tokens.len());
     let (shared, base) = best.map_or((0, None), |(shared, id)| (shared, Some(id)));
     let rest: Vec<u8> = prompt.tokens[shared..].iter().flat_map(|token| token.to_le_bytes()).collect();
-    let query =
-        "INSERT OR IGNORE INTO prompts (load, request, base, shared, rest) VALUES (?1, ?2, ?3, ?4, ?5)";
-    let inserted =
-        transaction.execute(query, params![prompt.load, &prompt.request[..], base, shared as i64, rest])?;
+    let query = "INSERT OR IGNORE INTO prompts (load, request, base, shared, rest, adaptations) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let adaptations: Vec<_> = prompt.adaptations.iter().map(|adaptation| adaptation.name()).collect();
+    let inserted = transaction.execute(
+        query,
+        params![prompt.load, &prompt.request[..], base, shared as i64, rest, adaptations.join(",")],
+    )?;
     if base.is_none() && inserted > 0 {
         bases.push_back((prompt.load, transaction.last_insert_rowid(), prompt.tokens.clone()));
         if bases.len() > BASES {

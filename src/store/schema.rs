@@ -1,7 +1,7 @@
 //! The database's tables.
 
 /// Changes with the tables.
-pub(super) const FORMAT: &str = "1";
+pub(super) const FORMAT: &str = "2";
 
 pub(super) const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -22,5 +22,7 @@ CREATE TABLE IF NOT EXISTS prompts (
     id INTEGER PRIMARY KEY, load INTEGER NOT NULL, request BLOB NOT NULL,
     -- The prompt is the first `shared` tokens of the prompt `base`, then `rest` (u32, little-endian).
     base INTEGER, shared INTEGER NOT NULL, rest BLOB NOT NULL,
+    -- How the messages were adapted to the template: names, joined by commas.
+    adaptations TEXT NOT NULL,
     UNIQUE (load, request));
 ";

@@ -1,4 +1,5 @@
 use super::*;
+use crate::chat::Adaptation;
 use crate::compint::runner::{NewResult, RecordedPrompt, ResultSink, RunPlan};
 use std::path::Path;
 
@@ -22,7 +23,30 @@ fn plan() -> RunPlan {
 }
 
 fn prompt(load: i64, request: u8, tokens: impl IntoIterator<Item = u32>) -> RecordedPrompt {
-    RecordedPrompt { load, request: [request; 32], tokens: tokens.into_iter().collect() }
+    RecordedPrompt {
+        load,
+        request: [request; 32],
+        tokens: tokens.into_iter().collect(),
+        adaptations: Vec::new(),
+    }
+}
+
+#[test]
+fn adapted_prompts_are_counted_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let load = store.open_load("m", 4).unwrap();
+    let adapted = |request, adaptations: &[Adaptation]| RecordedPrompt {
+        adaptations: adaptations.to_vec(),
+        ..prompt(load, request, 0..5)
+    };
+    let both = [Adaptation::FoldedIntoSystem, Adaptation::MergedEqualRoles];
+    store.put(&result("a", false), &[adapted(1, &[]), adapted(2, &both), adapted(3, &both)]).unwrap();
+    let counts = store.prefill([load]).unwrap().adapted;
+    assert_eq!(
+        counts.into_iter().collect::<Vec<_>>(),
+        [("folded_into_system,merged_equal_roles".to_owned(), 2)]
+    );
 }
 
 #[test]
@@ -103,7 +127,7 @@ fn a_second_process_and_damage_are_refused() {
     store.connection.execute("UPDATE meta SET value = '0' WHERE name = 'format'", []).unwrap();
     drop(store);
     let refused = RunStore::open(folder.path()).err().unwrap();
-    assert!(refused.to_string().contains("has format 0; this build reads 1"), "{refused}");
+    assert!(refused.to_string().contains("has format 0; this build reads 2"), "{refused}");
     std::fs::write(
         folder.path().join("run.sqlite"),
         "not a database, but long enough to be read as one".repeat(9),

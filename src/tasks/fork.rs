@@ -1,6 +1,6 @@
 //! [`ForkedChoice`]: which of a few short answers a model holds likely after a prompt.
 
-use super::generation::{generate_from, message_ends, read_generated, render};
+use super::generation::{generate_from, read_generated, render};
 use super::options::{Prompt, prompt_failure, tokenise_options};
 use super::{GenerationSettings, RequestFailure, RequestResult, TaskContext, Usage};
 use crate::decode::{ChoiceScores, Grammar};
@@ -113,9 +113,7 @@ impl ForkedChoice {
     }
 
     fn begin(&mut self, context: &TaskContext<'_>) -> Result<ForkedStep, RequestFailure> {
-        let rendered = render(context, &self.messages, &self.settings)?;
-        let prompt =
-            Prompt { boundaries: message_ends(&rendered), text: rendered.text, ids: rendered.token_ids };
+        let prompt = render(context, &self.messages, &self.settings)?;
         let options = context.render_options(&self.settings);
         let reasons = context.template.reasons(&options);
         let closed = match self.mode {
@@ -131,8 +129,7 @@ impl ForkedChoice {
             (reasons && self.mode == ReasoningMode::Own) || (self.always_generate && closed.is_none());
         if generate {
             let grammar = Grammar::Choice(self.options.clone());
-            let (ids, boundaries) = (prompt.ids.clone(), prompt.boundaries.clone());
-            let request = generate_from(context, ids, boundaries, &self.settings, Some(grammar))?;
+            let request = generate_from(context, &prompt, &self.settings, Some(grammar))?;
             self.stage = Stage::Generating(prompt);
             return Ok(ForkedStep::Submit(request));
         }
@@ -199,8 +196,12 @@ impl ForkedChoice {
         let boundaries = prompt.boundaries.iter().copied().filter(|&end| end <= ids.len()).collect();
         let is_follow_up = result.generated.is_some();
         self.stage = Stage::Scoring(result);
-        let request =
-            Request { boundaries, is_follow_up, ..Request::new(ids, RequestKind::Score { continuations }) };
+        let request = Request {
+            boundaries,
+            is_follow_up,
+            adaptations: prompt.adaptations.clone(),
+            ..Request::new(ids, RequestKind::Score { continuations })
+        };
         Ok(ForkedStep::Submit(request))
     }
 }

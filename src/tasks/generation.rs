@@ -1,7 +1,7 @@
 //! One generated answer: from messages to a request, and from a completion to its parts.
 
+use super::options::Prompt;
 use super::{RequestFailure, RequestResult, TaskContext};
-use crate::chat::RenderedPrompt;
 use crate::decode::{Grammar, SamplingParams};
 use crate::engine::{FinishReason, GenerateParams, GrammarStart, Request, RequestKind, RequestOutput};
 use crate::history::Message;
@@ -72,20 +72,12 @@ pub(super) fn render(
     context: &TaskContext<'_>,
     messages: &[Message],
     settings: &GenerationSettings,
-) -> Result<RenderedPrompt, RequestFailure> {
+) -> Result<Prompt, RequestFailure> {
     context
         .template
         .render(context.tokenizer, messages, &context.render_options(settings))
+        .map(Prompt::from)
         .map_err(|error| RequestFailure::Prompt { message: error.to_string() })
-}
-
-/// Where in a prompt its messages end: prompts that share messages part there, so the cache keeps the windows before
-/// these positions longest.
-pub(super) fn message_ends(rendered: &RenderedPrompt) -> Vec<usize> {
-    let mut ends: Vec<usize> = rendered.spans.iter().map(|span| span.end).filter(|&end| end > 0).collect();
-    ends.sort_unstable();
-    ends.dedup();
-    ends
 }
 
 /// A request for the model's answer to `messages`.
@@ -101,15 +93,12 @@ pub fn generate_request(
     settings: &GenerationSettings,
     grammar: Option<Grammar>,
 ) -> Result<Request, RequestFailure> {
-    let rendered = render(context, messages, settings)?;
-    let boundaries = message_ends(&rendered);
-    generate_from(context, rendered.token_ids, boundaries, settings, grammar)
+    generate_from(context, &render(context, messages, settings)?, settings, grammar)
 }
 
 pub(super) fn generate_from(
     context: &TaskContext<'_>,
-    prompt: Vec<u32>,
-    boundaries: Vec<usize>,
+    prompt: &Prompt,
     settings: &GenerationSettings,
     grammar: Option<Grammar>,
 ) -> Result<Request, RequestFailure> {
@@ -132,7 +121,11 @@ pub(super) fn generate_from(
         grammar,
         ..GenerateParams::default()
     };
-    Ok(Request { boundaries, ..Request::new(prompt, RequestKind::Generate(params)) })
+    Ok(Request {
+        boundaries: prompt.boundaries.clone(),
+        adaptations: prompt.adaptations.clone(),
+        ..Request::new(prompt.ids.clone(), RequestKind::Generate(params))
+    })
 }
 
 /// Reads the answer to a generate request.

@@ -1,14 +1,29 @@
 //! Short answers, tokenised together with the prompt they answer.
 
 use super::RequestFailure;
+use crate::chat::{Adaptation, RenderedPrompt};
 use crate::tokenizer::Tokenizer;
 
 /// A rendered prompt: what of it an option is tokenised with.
 pub(super) struct Prompt {
     pub(super) text: String,
     pub(super) ids: Vec<u32>,
-    /// Where its messages end.
+    /// Where its messages end: prompts that share messages part there, so the cache keeps the windows before these
+    /// positions longest.
     pub(super) boundaries: Vec<usize>,
+    /// How the messages were adapted to the template.
+    pub(super) adaptations: Vec<Adaptation>,
+}
+
+impl From<RenderedPrompt> for Prompt {
+    fn from(rendered: RenderedPrompt) -> Self {
+        let mut boundaries: Vec<usize> =
+            rendered.spans.iter().map(|span| span.end).filter(|&end| end > 0).collect();
+        boundaries.sort_unstable();
+        boundaries.dedup();
+        let RenderedPrompt { text, token_ids: ids, adaptations, .. } = rendered;
+        Self { text, ids, boundaries, adaptations }
+    }
 }
 
 /// Tokenises each option with all that stands before it; the common token prefix is the prompt, the rests are the

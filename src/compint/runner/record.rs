@@ -26,11 +26,16 @@ pub(super) struct Recorder<'a> {
 
 impl Inference for Recorder<'_> {
     fn submit(&mut self, request: Request) -> Result<SequenceId, EngineError> {
-        let (digest, tokens) = (request.digest(), request.prompt.clone());
+        let recorded = RecordedPrompt {
+            load: self.load,
+            request: request.digest(),
+            tokens: request.prompt.clone(),
+            adaptations: request.adaptations.clone(),
+        };
         let id = self.engine.submit(request)?;
         let mut log = self.log.borrow_mut();
-        if log.seen.insert((self.load, digest)) {
-            log.pending.push(RecordedPrompt { load: self.load, request: digest, tokens });
+        if log.seen.insert((recorded.load, recorded.request)) {
+            log.pending.push(recorded);
         }
         Ok(id)
     }

@@ -1,5 +1,6 @@
 //! [`ResultSink`]: where a run's results go, one floor up.
 
+use crate::chat::Adaptation;
 use crate::compint::Condition;
 use crate::compint::metrics::ResultRow;
 use crate::engine::EngineStats;
@@ -78,6 +79,8 @@ pub struct RecordedPrompt {
     pub request: [u8; 32],
     /// Its tokens.
     pub tokens: Vec<u32>,
+    /// How its messages were adapted to the model's template, so that none was lost.
+    pub adaptations: Vec<Adaptation>,
 }
 
 /// Keeps results. Each call that writes is durable when it returns.
