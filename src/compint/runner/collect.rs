@@ -4,7 +4,7 @@ use super::experiment::Experiment;
 use super::phases::Step;
 use super::sources::PreparedInstance;
 use super::weights::Weights;
-use super::work::{Work, WorkOutput};
+use super::work::{Work, WorkOutput, extraction_was_refused, was_refused};
 use super::{Cell, KeyBase, NewResult, ResultSink, RunnerError, result_key};
 use crate::compint::{Condition, NamedSummary};
 use crate::history::{Message, Role};
@@ -18,7 +18,7 @@ use crate::tasks::judge::JudgeJob;
 use crate::tasks::probe::{ChoiceProbe, GenerateProbe};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,6 +42,8 @@ pub(super) struct Batch {
     pub(super) settled: usize,
     /// Expected seconds of their work.
     pub(super) settled_weight: f64,
+    /// Of the settled places, those whose result an earlier session made.
+    pub(super) reused: usize,
 }
 
 impl Batch {
@@ -57,6 +59,8 @@ pub(super) struct Collector<'a> {
     pub(super) date: &'a str,
     pub(super) weights: &'a Weights,
     pub(super) sink: &'a mut dyn ResultSink,
+    /// Keys of the results that this session made.
+    pub(super) made: &'a HashSet<String>,
 }
 
 impl Collector<'_> {
@@ -126,6 +130,7 @@ impl Collector<'_> {
         let weight = self.weights.of(step);
         if self.sink.get(key)?.is_some() {
             batch.settle(1, weight);
+            batch.reused += usize::from(!self.made.contains(key));
             return Ok(true);
         }
         batch.by_key.insert(key.to_owned(), batch.tasks.len());
@@ -198,7 +203,7 @@ impl Collector<'_> {
                     self.add(batch, (Step::Compact, "compact"), &key, || Work::Compact(job))?;
                 }
                 Err(error) => {
-                    self.settle(&key, failed_compaction(&error.to_string()))?;
+                    self.settle(&key, failed_compaction(&error.to_string()), false)?;
                     batch.settle(1, self.weights.of(Step::Compact));
                 }
             }
@@ -206,8 +211,13 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Keeps a result that needed no engine.
-    fn settle(&mut self, key: &str, result: CompactionResult) -> Result<(), RunnerError> {
+    /// Keeps a result that needed no engine of its own.
+    fn settle(
+        &mut self,
+        key: &str,
+        result: CompactionResult,
+        depends_on_pool: bool,
+    ) -> Result<(), RunnerError> {
         if self.sink.get(key)?.is_some() {
             return Ok(());
         }
@@ -218,7 +228,7 @@ impl Collector<'_> {
             source,
         })?;
         let (key, kind) = (key.to_owned(), "compact");
-        let result = NewResult { key, kind, payload, seconds: 0.0, depends_on_pool: false };
+        let result = NewResult { key, kind, payload, seconds: 0.0, depends_on_pool };
         Ok(self.sink.put(&result, &[])?)
     }
 
@@ -237,6 +247,7 @@ impl Collector<'_> {
         };
         let extract_key = self.extract_key(prepared, &self.experiment.extract_settings())?;
         let Some(extraction) = self.load::<Extraction>("extract", &extract_key)? else { return Ok(None) };
+        let depends_on_pool = was_refused(&result) || extraction_was_refused(&extraction);
         let constraints = prompt.constraints(&extraction.registry);
         if result.failure.is_none() {
             if let (Some(message), Some(tokenizer)) =
@@ -248,7 +259,7 @@ impl Collector<'_> {
         }
         let key = self.key("compact", Step::Compact, &("extractor", &base_key, &extract_key, &*prompt))?;
         batch.cells.push(cell(prepared, &spec.to_string(), "compact".to_owned(), &key));
-        self.settle(&key, result.clone())?;
+        self.settle(&key, result.clone(), depends_on_pool)?;
         Ok(Some(result))
     }
 
