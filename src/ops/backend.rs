@@ -144,7 +144,9 @@ impl Backend {
         let cores = std::thread::available_parallelism().unwrap_or(threads.unwrap_or(NonZeroUsize::MIN));
         let threads = threads.unwrap_or(cores);
         if threads > cores {
-            tracing::warn!("{threads} threads asked for; this machine runs {cores} at once, so {cores} are used");
+            tracing::warn!(
+                "{threads} threads asked for; this machine runs {cores} at once, so {cores} are used"
+            );
         }
         let threads = threads.min(cores);
         Ok(Self::Cpu(Arc::new(CpuBackend::new(
