@@ -28,6 +28,17 @@ pub enum ChatError {
         /// What the parser said.
         message: String,
     },
+    /// A role of no known name. A template would write it into the prompt's markup, where it could spell the end of a
+    /// turn.
+    #[error(
+        "message {index} has the role {role:?}; a prompt takes system, developer, user, assistant or tool"
+    )]
+    UnknownRole {
+        /// The message, counted from 0.
+        index: usize,
+        /// Its role.
+        role: String,
+    },
     /// The template refused the conversation by `raise_exception`, in every adaptation tried.
     #[error("the chat template refuses message {index} ({role}): \"{refusal}\"")]
     Refused {

@@ -9,7 +9,8 @@
 //! [`Adaptation::FoldedIntoFirstUser`]; within each, without and with [`Adaptation::MergedEqualRoles`].
 //!
 //! Special tokens that stand in a message's content are tokenised as text, where `transformers` would read them as the
-//! tokens: content that spells `<|im_end|>` must not end its turn. All other ids are those of the whole prompt.
+//! tokens: content that spells `<|im_end|>` must not end its turn. Roles stand in the markup, so a role of no known name is
+//! refused. All other ids are those of the whole prompt.
 //!
 //! Architecture invariant: no message is lost in rendering. Reasoning of past turns is no content: templates drop it on
 //! purpose.
@@ -179,7 +180,7 @@ impl ChatTemplate {
     /// Renders and tokenises.
     ///
     /// # Errors
-    /// [`ChatError::Refused`] and [`ChatError::Dropped`] name the message that no adaptation could keep; else the
+    /// [`ChatError::UnknownRole`] names the message; [`ChatError::Refused`] and [`ChatError::Dropped`] name the message that no adaptation could keep; else the
     /// template failed, ran too long, or the date is none.
     pub fn render(
         &self,
@@ -189,6 +190,13 @@ impl ChatTemplate {
     ) -> Result<RenderedPrompt, ChatError> {
         if messages.is_empty() {
             return Err(ChatError::Empty);
+        }
+        let unknown = messages.iter().enumerate().find_map(|(index, message)| match &message.role {
+            Role::Other(role) => Some(ChatError::UnknownRole { index, role: role.clone() }),
+            _ => None,
+        });
+        if let Some(error) = unknown {
+            return Err(error);
         }
         let turns = turn::turns(messages);
         let rendering = match self.renderer(options)? {

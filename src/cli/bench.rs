@@ -25,8 +25,14 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Time to compute prompts of given lengths, nothing cached
+    #[command(after_help = "Examples:
+  longwick bench prefill -m smollm2-135m
+  longwick bench prefill -m gemma3-270m --lengths 512,4096 --runs 5 --json")]
     Prefill(MeasureArgs),
     /// Time per new token after prompts of given lengths
+    #[command(after_help = "Examples:
+  longwick bench decode -m smollm2-135m --lengths 0,4096
+  longwick bench decode -m gemma3-270m --lengths 4096 --new-tokens 128 --json")]
     Decode(MeasureArgs),
 }
 

@@ -3,7 +3,7 @@
 use super::model_args::ModelArgs;
 use super::task_args::{GenerationArgs, HistoryArgs, write_json, write_output};
 use super::watched::Progress;
-use super::{CliResult, Outcome};
+use super::{CliResult, Outcome, counted};
 use crate::compint::{NamedSummary, Protocol, protocol};
 use crate::history::History;
 use crate::tasks::compact::{
@@ -15,11 +15,20 @@ use std::sync::Arc;
 
 /// Compact a history.
 ///
-/// Prints the messages that replace it, one a line, in longwick's own format. Compactors: recent-N,
-/// user-turns[:N or :HEAD+TAIL], mask-observations[:K], llm:PROMPT; each with +extractor, which appends the
-/// constraints found in the history.
+/// Prints the messages that replace it, one a line, in longwick's own format.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Compactors:
+  recent-N                  the last N messages
+  user-turns[:N]            the user's newest messages within N tokens (20000)
+  user-turns:HEAD+TAIL      his oldest within HEAD tokens and his newest within TAIL
+  mask-observations[:K]     all messages, with a stub for each tool result older than the newest K (10)
+  llm:PROMPT                a summary by the model
+  ...+extractor             any of these, and the constraints found in the history after it
+
+Prompts of longwick-1, the built-in protocol:
+  llm:constraint-aware, llm:continuity, llm:structured
+
+Examples:
   longwick compact chat.json --compactor recent-5 --model smollm2-135m
   longwick compact agent.json --compactor llm:continuity+extractor --model qwen3-4b --max-tokens 1024 --out short.jsonl
   longwick compact agent.json --compactor mask-observations:3 --model qwen3-4b --json
@@ -36,7 +45,8 @@ pub struct CompactArgs {
     /// How it generates.
     #[command(flatten)]
     pub generation: GenerationArgs,
-    /// The compactor.
+    /// The compactor: recent-N, user-turns[:N or :HEAD+TAIL], mask-observations[:K] or llm:PROMPT, each with
+    /// +extractor; the list is below.
     #[arg(long, value_name = "NAME")]
     pub compactor: CompactorSpec,
     /// Whose prompts.
@@ -115,11 +125,11 @@ fn print(
     match &result.failure {
         Some(failure) => eprintln!("{} failed: {failure}", args.compactor),
         None => eprintln!(
-            "{}: {} tokens became {} in {} messages",
+            "{}: {} became {} in {}",
             args.compactor,
-            result.tokens_before,
+            counted(result.tokens_before, "token"),
             result.tokens_after,
-            result.messages.len()
+            counted(result.messages.len(), "message")
         ),
     }
     Ok(())
@@ -128,12 +138,20 @@ fn print(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     #[derive(Parser)]
     struct Wrapper {
         #[command(flatten)]
         args: CompactArgs,
+    }
+
+    #[test]
+    fn the_help_lists_the_prompts_of_the_built_in_protocol() {
+        let help = Wrapper::command().render_long_help().to_string();
+        let protocol = Protocol::load(protocol::BUILT_IN).unwrap();
+        let names: Vec<String> = protocol.compaction.keys().map(|name| format!("llm:{name}")).collect();
+        assert!(help.contains(&format!("  {}\n", names.join(", "))), "{help}");
     }
 
     fn parse(line: &str) -> Result<CompactArgs, clap::Error> {

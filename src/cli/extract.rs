@@ -3,7 +3,7 @@
 use super::model_args::ModelArgs;
 use super::task_args::{GenerationArgs, HistoryArgs, write_json, write_output};
 use super::watched::Progress;
-use super::{CliError, CliResult, Outcome};
+use super::{CliError, CliResult, Outcome, counted};
 use crate::compint::{Protocol, protocol};
 use crate::engine::Engine;
 use crate::tasks::extract::{ExtractJob, ExtractSettings, Extraction, ExtractionParse, RegisteredConstraint};
@@ -180,8 +180,9 @@ fn write_lines(out: &mut dyn Write, extraction: &Extraction) -> io::Result<()> {
 /// One line in all, on standard error; failed turns were told as they failed.
 pub(super) fn report(extraction: &Extraction) -> Outcome {
     let failed = extraction.failed_turns();
-    let constraints = extraction.registry.constraints.len();
-    eprintln!("{constraints} constraints in {} user turns, {failed} turns failed", extraction.turns.len());
+    let constraints = counted(extraction.registry.constraints.len(), "constraint");
+    let turns = counted(extraction.turns.len(), "user turn");
+    eprintln!("{constraints} in {turns}, {} failed", counted(failed, "turn"));
     if failed == 0 { Outcome::Finished } else { Outcome::FinishedWithFailures }
 }
 

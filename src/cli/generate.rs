@@ -3,10 +3,12 @@
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
+use clap::builder::NonEmptyStringValueParser;
+
 use super::model_args::ModelArgs;
 use super::task_args::{on_or_off, today};
 use super::watched::{Progress, Watched};
-use super::{CliError, CliResult, Outcome};
+use super::{CliError, CliResult, Outcome, counted};
 use crate::chat::{ParsedOutput, RenderOptions};
 use crate::decode::{Grammar, SamplingParams};
 use crate::engine::{
@@ -21,7 +23,13 @@ use crate::tokenizer::SpecialTokens;
 #[command(after_help = "Examples:
   longwick generate -m smollm2-135m --prompt 'Name three rivers.'
   longwick generate -m gemma3-270m --raw --prompt 'The capital of France is' --max-tokens 8
-  longwick generate -m smollm2-135m --schema city.json < question.txt")]
+  longwick generate -m smollm2-135m --schema city.json < question.txt
+
+A schema must bound the answer: \"maxLength\" for each string, \"maxItems\" for each array (and its \"items\"),
+\"minimum\" and \"maximum\" for each integer, \"additionalProperties\": false for each object; no recursion, and
+no \"number\", whose digits have no end. For example:
+  {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\", \"maxLength\": 40}},
+   \"required\": [\"city\"], \"additionalProperties\": false}")]
 pub struct GenerateArgs {
     #[command(flatten)]
     model: ModelArgs,
@@ -50,9 +58,9 @@ pub struct GenerateArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Stop at this string (repeatable)
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
-    /// A JSON schema file that the answer must match
+    /// A JSON schema file that the answer must match; it must bound the answer, as said below
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
     /// Whether the model reasons first, where its template has the switch [default: as the template has it]
@@ -126,9 +134,18 @@ pub fn run(args: GenerateArgs) -> CliResult {
         eprintln!("reasoning: {}", reasoning.trim());
     }
     if finish_reason == FinishReason::Length {
-        eprintln!("longwick: cut off after {} tokens; raise --max-tokens for more", token_ids.len());
+        eprintln!("longwick: {}", cut_off(prompt_tokens, token_ids.len(), engine.context_length()));
     }
     Ok(Outcome::Finished)
+}
+
+/// Says why an answer was cut off, and the way out where there is one.
+fn cut_off(prompt_tokens: usize, new_tokens: usize, context: usize) -> String {
+    let after = format!("cut off after {}", counted(new_tokens, "token"));
+    match prompt_tokens + new_tokens < context {
+        true => format!("{after}; raise --max-tokens for more"),
+        false => format!("{after}; the context of {context} tokens is full"),
+    }
 }
 
 fn read_prompt(args: &GenerateArgs) -> Result<String, CliError> {
@@ -208,4 +225,38 @@ fn render(engine: &Engine, args: &GenerateArgs, prompt: String) -> Result<Render
         None => GrammarStart::Immediately,
     };
     Ok(Rendered { tokens: rendered.token_ids, stop_strings, grammar_start, options: Some(options) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Parser)]
+    struct Wrapper {
+        #[command(flatten)]
+        args: GenerateArgs,
+    }
+
+    #[test]
+    fn what_cut_an_answer_off_is_said() {
+        assert_eq!(cut_off(10, 1, 100), "cut off after 1 token; raise --max-tokens for more");
+        assert_eq!(cut_off(10, 90, 100), "cut off after 90 tokens; the context of 100 tokens is full");
+    }
+
+    #[test]
+    fn an_empty_stop_string_is_refused() {
+        let parse =
+            |stop| Wrapper::try_parse_from(["x", "-m", "m", "--stop", stop]).map(|wrapper| wrapper.args);
+        assert_eq!(parse("END").unwrap().stop, ["END"]);
+        assert!(parse("").is_err());
+    }
+
+    #[test]
+    fn the_schema_of_the_help_can_be_used() {
+        let help = Wrapper::command().render_long_help().to_string();
+        let (_, example) = help.split_once("For example:").expect("an example");
+        let schema = serde_json::from_str(example).expect("JSON");
+        crate::decode::check_bounded(&schema).expect("bounded");
+    }
 }

@@ -6,7 +6,7 @@ use std::{
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::{CliResult, Outcome};
+use super::{CliResult, Outcome, counted};
 use crate::{
     history::{self, Format, Haystack, History},
     tokenizer::{SpecialTokens, Tokenizer, TokenizerError},
@@ -38,7 +38,8 @@ pub struct ImportArgs {
     #[arg(long, value_name = "I")]
     pub index: Option<usize>,
 
-    /// Where to write; standard output if not given. An existing file is replaced whole.
+    /// Where to write; standard output if not given. An existing file is replaced whole; a device or a pipe is
+    /// written to directly.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
@@ -77,11 +78,11 @@ pub fn run(args: ImportArgs) -> CliResult {
             let haystack = make_haystack(&args, &history)?;
             write_out(args.out.as_deref(), &|out| haystack.write_jsonl(out))?;
             let left_out = history.num_reasoning_parts();
-            let tokens = haystack.token_length;
-            eprint!("{tokens} tokens of content; reasoning parts left out: {left_out}; ");
+            let tokens = counted(haystack.token_length, "token");
+            eprint!("{tokens} of content; reasoning parts left out: {left_out}; ");
         }
     }
-    eprintln!("{} messages; {}", history.messages.len(), history.notes);
+    eprintln!("{}; {}", counted(history.messages.len(), "message"), history.notes);
     Ok(Outcome::Finished)
 }
 

@@ -1,6 +1,6 @@
 //! `longwick instances`: histories crossed with constraints, as JSONL.
 
-use super::{CliResult, Outcome};
+use super::{CliResult, Outcome, counted};
 use crate::compint::{InstanceBuilder, InstanceOptions, Position, Protocol, protocol, select_haystacks};
 use crate::history::{load_haystacks, write_atomically};
 use std::io::{self, Write};
@@ -96,7 +96,8 @@ pub fn run(args: InstancesArgs) -> CliResult {
         0 => String::new(),
         some => format!("; {some} shorter than {} tokens skipped", args.length),
     };
-    eprintln!("{count} instances of {} haystacks under {}{skipped}", selection.chosen.len(), protocol.name);
+    let haystacks = counted(selection.chosen.len(), "haystack");
+    eprintln!("{} of {haystacks} under {}{skipped}", counted(count, "instance"), protocol.name);
     Ok(Outcome::Finished)
 }
 

@@ -30,10 +30,10 @@ pub struct JudgeArgs {
     #[command(flatten)]
     pub generation: GenerationArgs,
     /// Labelled contexts.
-    #[arg(long, value_name = "FILE", required_unless_present = "sc", conflicts_with_all = ["sc", "context"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sc", "context"])]
     pub labels: Option<PathBuf>,
     /// The constraint.
-    #[arg(long, value_name = "TEXT", requires = "context")]
+    #[arg(long, value_name = "TEXT", requires = "context", value_parser = not_blank)]
     pub sc: Option<String>,
     /// A text file with the compacted context.
     #[arg(long, value_name = "FILE", requires = "sc")]
@@ -42,11 +42,25 @@ pub struct JudgeArgs {
     #[arg(long, value_name = "NAME", default_value = protocol::BUILT_IN)]
     pub protocol: String,
     /// The model-free check says retained from this fraction of the content words on.
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.5)]
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.5, value_parser = fraction)]
     pub words: f64,
     /// Write the verdicts here instead of standard output; the file appears whole or not at all.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+fn not_blank(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a constraint needs a text".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(fraction) if (0.0..=1.0).contains(&fraction) => Ok(fraction),
+        _ => Err("it is a number from 0 to 1".to_owned()),
+    }
 }
 
 #[derive(serde::Serialize)]
@@ -148,10 +162,14 @@ fn cases(args: &JudgeArgs) -> Result<Vec<Case>, Box<dyn std::error::Error + Send
         return Ok(load_labels(path)?.into_iter().map(|label| Case { label, is_labelled: true }).collect());
     }
     let (Some(sc), Some(path)) = (&args.sc, &args.context) else {
-        return Err("give --labels, or --sc and --context".into());
+        let ways = "nothing to judge: give --labels FILE for labelled contexts, or --sc TEXT and --context FILE for one";
+        return Err(ways.into());
     };
     let compacted =
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    if compacted.trim().is_empty() {
+        return Err(format!("{}: the context is empty: there is nothing to judge", path.display()).into());
+    }
     let label = RetentionLabel { id: None, sc_text: sc.clone(), compacted, human_retained: false };
     Ok(vec![Case { label, is_labelled: false }])
 }
@@ -192,9 +210,27 @@ mod tests {
     fn labels_or_one_context_but_not_both_or_neither() {
         assert!(parse("x --model m --labels l.jsonl").is_ok());
         assert!(parse("x --model m --sc s --context c.txt").is_ok());
-        for wrong in ["", " --sc s", " --context c.txt", " --labels l --sc s --context c"] {
+        let error = cases(&parse("x --model m").unwrap()).err().unwrap().to_string();
+        assert!(error.contains("--labels FILE") && error.contains("--sc TEXT and --context FILE"), "{error}");
+        for wrong in [" --sc s", " --context c.txt", " --labels l --sc s --context c"] {
             assert!(parse(&format!("x --model m{wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn empty_texts_and_wrong_fractions_are_refused() {
+        for wrong in ["nan", "-0.1", "1.5", "half"] {
+            assert!(parse(&format!("x --model m --labels l --words={wrong}")).is_err(), "{wrong}");
+        }
+        assert_eq!(parse("x --model m --labels l --words 1").unwrap().words, 1.0);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("context.txt");
+        std::fs::write(&path, " \n").unwrap();
+        let line = |sc| ["x", "--model", "m", "--sc", sc, "--context", path.to_str().unwrap()];
+        assert!(Wrapper::try_parse_from(line(" ")).is_err());
+        let args = Wrapper::try_parse_from(line("Use tabs.")).unwrap().args;
+        let error = cases(&args).err().unwrap().to_string();
+        assert!(error.ends_with("context.txt: the context is empty: there is nothing to judge"), "{error}");
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub type CliError = Box<dyn std::error::Error + Send + Sync>;
 /// What a subcommand's `run(args)` returns; an error is printed with its chain, exit code 2.
 pub type CliResult = Result<Outcome, CliError>;
 
+/// `1 token`, `2 tokens`.
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 fn print_line(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     use std::io::Write;
     match writeln!(std::io::stdout(), "{line}") {

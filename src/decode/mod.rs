@@ -14,6 +14,8 @@ pub use choice::{ChoiceScore, ChoiceScores};
 pub use error::DecodeError;
 pub use grammar::{Grammar, GrammarFactory, GrammarState, Vocabulary};
 pub use sampler::{SamplingParams, sample};
+#[cfg(test)]
+pub(crate) use schema::check_bounded;
 pub use stop::{StopBuffer, StopChecker};
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const BOUNDED_FORMATS: [&str; 4] = ["date", "ipv4", "ipv6", "uuid"];
 ///
 /// # Errors
 /// [`DecodeError::UnboundedSchema`] or [`DecodeError::SchemaReference`], with the JSON pointer of the place.
-pub(super) fn check_bounded(schema: &Value) -> Result<(), DecodeError> {
+pub(crate) fn check_bounded(schema: &Value) -> Result<(), DecodeError> {
     Checker { root: schema, open: Vec::new() }.check(schema, "#", 0)
 }
 

@@ -56,7 +56,7 @@ impl Collector {
     /// What was collected.
     pub fn finish(self) -> Result<Imported, ImportError> {
         let Some(format) = self.format else {
-            return Err(ImportError::Empty { path: self.path });
+            return Err(ImportError::NoRecords { path: self.path, wanted: "message" });
         };
         if self.histories.iter().all(|history| history.messages.is_empty()) {
             return Err(ImportError::NoMessages { path: self.path, format });

@@ -44,6 +44,14 @@ pub enum ImportError {
         /// The file.
         path: PathBuf,
     },
+    /// JSON or Parquet without a single record, as `[]`.
+    #[error("{}: the file holds no {wanted}", path.display())]
+    NoRecords {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold: `message` or `haystack`.
+        wanted: &'static str,
+    },
     /// The file was read, but holds no message.
     #[error("{}: {format} file without a single message", path.display())]
     NoMessages {

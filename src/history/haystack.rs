@@ -84,7 +84,7 @@ pub fn load_haystacks(path: &Path) -> Result<Vec<Haystack>, ImportError> {
         Ok(())
     })?;
     if haystacks.is_empty() {
-        return Err(ImportError::Empty { path: path.to_owned() });
+        return Err(ImportError::NoRecords { path: path.to_owned(), wanted: "haystack" });
     }
     Ok(haystacks)
 }

@@ -16,14 +16,33 @@ pub fn write_history(path: &Path, history: &History) -> Result<(), ImportError> 
 }
 
 /// Writes to a sibling file, syncs it, and renames it over `path`, so that a reader sees the old
-/// file or the new one, never a part.
+/// file or the new one, never a part. A symbolic link stays, and what it leads to is replaced.
+///
+/// What is there and is no regular file, a device or a pipe, is written to directly: a rename would put a
+/// regular file in its place.
 ///
 /// # Errors
-/// [`ImportError::Io`]; the sibling is removed and `path` left alone.
+/// [`ImportError::Io`]; the sibling is removed and a regular file at `path` left alone.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), ImportError> {
+    let failed = |source| io_error(path, source);
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => replace(&fs::canonicalize(path).map_err(failed)?, write),
+        Ok(_) => write_through(path, write).map_err(failed),
+        // What is not there, or cannot be looked at, is for the write to find out.
+        Err(_) => replace(path, write),
+    }
+}
+
+fn write_through(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(File::options().write(true).open(path)?);
+    write(&mut out)?;
+    out.flush()
+}
+
+fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), ImportError> {
     let sibling = sibling(path)?;
     let written = write_synced(&sibling, write).and_then(|()| fs::rename(&sibling, path));
     written.map_err(|source| {

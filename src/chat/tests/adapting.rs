@@ -150,19 +150,16 @@ fn what_no_adaptation_keeps_is_named() {
     let source =
         "{% for m in messages %}{% if m.role in ['user', 'system'] %}{{ m.content }}{% endif %}{% endfor %}";
     let template = ChatTemplate::from_jinja(source, &small()).expect("compiles");
-    let messages = [text("user", "Hi."), text("critic", "Too short.")];
-    let error = template.render(&small(), &messages, &options()).expect_err("the critic is lost");
-    assert!(matches!(&error, ChatError::Dropped { index: 1, role, .. } if role == "critic"));
-    assert!(error.to_string().contains("message 1 (critic)"), "{error}");
+    let messages = [text("user", "Hi."), text("assistant", "Too short.")];
+    let error = template.render(&small(), &messages, &options()).expect_err("the assistant is lost");
+    assert!(matches!(&error, ChatError::Dropped { index: 1, role, .. } if role == "assistant"));
+    assert!(error.to_string().contains("message 1 (assistant)"), "{error}");
 
-    let Some(template) = super::template(QWEN35) else {
-        return;
-    };
-    let error = template.render(&small(), &messages, &options()).expect_err("an unknown role is refused");
-    assert_eq!(
-        error.to_string(),
-        "the chat template refuses message 1 (critic): \"Unexpected message role.\""
-    );
+    let source = "{% for m in messages %}{% if m.role == 'assistant' %}{{ raise_exception('Ask only.') }}{% endif %}\
+        {{ m.content }}{% endfor %}";
+    let template = ChatTemplate::from_jinja(source, &small()).expect("compiles");
+    let error = template.render(&small(), &messages, &options()).expect_err("the assistant is refused");
+    assert_eq!(error.to_string(), "the chat template refuses message 1 (assistant): \"Ask only.\"");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn damage_is_named_with_its_place() {
         (b"", "the file is empty"),
         (b" \r\n\n", "the file is empty"),
         (b"\xef\xbb\xbf", "the file is empty"),
-        (b"[]", "the file is empty"),
+        (b"[]", "the file holds no message"),
         (br#"{"messages": []}"#, "openai file without a single message"),
         (b"hello", "line 1: no supported format has text that begins \"hello\""),
         (b"\xff\xfe[\0]\0", "this is UTF-16 text"),

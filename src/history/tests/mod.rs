@@ -270,6 +270,23 @@ fn a_failed_write_leaves_the_old_file() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+#[cfg(unix)]
+#[test]
+fn devices_and_links_stay_what_they_are() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let (folder, path) = scratch(b"old");
+    let (link, null) = (folder.path().join("link"), folder.path().join("null"));
+    symlink(&path, &link).unwrap();
+    symlink("/dev/null", &null).unwrap();
+    for out in [&link, &null] {
+        write_atomically(out, |out| out.write_all(b"new")).unwrap();
+        assert!(std::fs::symlink_metadata(out).unwrap().is_symlink(), "{}", out.display());
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
 #[test]
 fn a_named_format_overrides_detection() {
     let (_folder, path) =

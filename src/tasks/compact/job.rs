@@ -87,7 +87,10 @@ pub enum CompactionFailure {
     #[error("the compaction is empty: no message is kept, or the summary has no text")]
     Empty,
     /// The summary was cut off at its token limit.
-    #[error("the summary was cut off after {tokens} tokens")]
+    #[error(
+        "the summary was cut off after {tokens} tokens; to keep what there is, set cutoff = \"keep\" in a config's \
+         [compact], or --cutoff keep on the command line"
+    )]
     CutOff {
         /// Tokens generated, reasoning included.
         tokens: usize,
