@@ -2,7 +2,7 @@
 
 use super::config::{Family, ModelConfig};
 use super::layers::LayerLoader;
-use super::{CausalLm, ModelError, gemma3, llama, qwen3};
+use super::{CausalLm, ModelError, gemma3, gemma4, llama, qwen3};
 use crate::ops::Backend;
 use crate::weights::Weights;
 
@@ -21,5 +21,6 @@ pub fn load_model(
         Family::Llama => llama::load(&mut loader),
         Family::Qwen3 => qwen3::load(&mut loader),
         Family::Gemma3 => gemma3::load(&mut loader),
+        Family::Gemma4 => gemma4::load(&mut loader),
     }
 }

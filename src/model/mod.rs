@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod config;
 mod gemma3;
+mod gemma4;
 pub mod layers;
 mod llama;
 mod load;
@@ -34,8 +35,7 @@ pub trait CausalLm: Send {
     /// (after the last norm) of the batch's `output_rows`.
     ///
     /// # Shapes
-    /// Returns `[output_rows, hidden_size]`. In the last layer only these rows go on after keys and values are
-    /// written.
+    /// Returns `[output_rows, hidden_size]`. Once the last keys and values are written, only these rows go on.
     ///
     /// # Errors
     /// [`ModelError::Op`] from an operation.

@@ -11,6 +11,7 @@ mod json;
 pub mod lock;
 pub mod manifest;
 mod mapped;
+mod mapped_matrix;
 pub mod names;
 mod open;
 pub mod safetensors;
@@ -31,6 +32,7 @@ pub use self::{
     dtype::{Storage, TensorInfo, WeightDtype},
     error::WeightsError,
     gguf::GgufMetadata,
+    mapped_matrix::MappedMatrix,
     names::Conventions,
 };
 use self::{
@@ -117,6 +119,14 @@ impl Weights {
 
     /// As [`Self::get`], but absence is an error, and the shape must be `shape`.
     pub fn require(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightsError> {
+        self.required_entry(name, shape).map(|(_, view)| view)
+    }
+
+    fn required_entry(
+        &self,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<(&TableEntry, TensorView<'_>), WeightsError> {
         let Some(entry) = self.table.find(name) else {
             return Err(WeightsError::MissingTensor { file: self.path.clone(), tensor: name.into() });
         };
@@ -129,7 +139,7 @@ impl Weights {
                 expected: shape.into(),
             });
         }
-        Ok(view)
+        Ok((entry, view))
     }
 
     fn view<'a>(&'a self, entry: &'a TableEntry) -> Result<TensorView<'a>, WeightsError> {

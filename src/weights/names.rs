@@ -52,6 +52,25 @@ const SANDWICH_NORM: &[(&str, &str)] = &[
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
+/// Of Gemma 3n and 4: a second embedding, of which every layer sees its own part.
+const PER_LAYER_INPUT: &[(&str, &str)] = &[
+    ("inp_gate", "per_layer_input_gate"),
+    ("proj", "per_layer_projection"),
+    ("post_norm", "post_per_layer_input_norm"),
+];
+
+const PER_LAYER_TOP: &[(&str, &str)] = &[
+    ("token_embd", "model.embed_tokens"),
+    ("output_norm", "model.norm"),
+    ("output", "lm_head"),
+    ("per_layer_token_embd", "model.embed_tokens_per_layer"),
+    ("per_layer_model_proj", "model.per_layer_model_projection"),
+    ("per_layer_proj_norm", "model.per_layer_projection_norm"),
+];
+
+/// Of a block, with the suffix: HF has these as buffers, whose names end without one.
+const BLOCK_BUFFERS: &[(&str, &str)] = &[("layer_output_scale.weight", "layer_scalar")];
+
 const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "llama",
@@ -70,6 +89,12 @@ const ARCHITECTURES: &[Architecture] = &[
         top: TOP,
         blocks: &[ATTENTION, QK_NORM, GATED_MLP, SANDWICH_NORM],
         conventions: Conventions { norm_weights_include_one: true, rope_pairs_interleaved: false },
+    },
+    Architecture {
+        name: "gemma4",
+        top: PER_LAYER_TOP,
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, SANDWICH_NORM, PER_LAYER_INPUT],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
     },
 ];
 
@@ -102,6 +127,10 @@ pub fn canonical_gguf_name(architecture: &str, name: &str) -> Option<String> {
     // Only the number's one usual spelling, so that `blk.01` does not pass for layer 1.
     if layer.parse::<u32>().ok()?.to_string() != layer {
         return None;
+    }
+    let mut buffers = BLOCK_BUFFERS.iter();
+    if let Some((_, canonical)) = buffers.find(|(gguf, _)| gguf.rsplit_once('.') == Some((part, suffix))) {
+        return Some(format!("model.layers.{layer}.{canonical}"));
     }
     let mut parts = known.blocks.iter().copied().flatten();
     let (_, canonical) = parts.find(|(gguf, _)| *gguf == part)?;

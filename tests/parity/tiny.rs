@@ -135,6 +135,24 @@ fn shared_gemma3_with_linear_rope_scaling() {
     check_shared("gemma3_rope_linear");
 }
 
+/// Shaped like E4B: per-layer inputs, shared layers.
+#[test]
+fn shared_gemma4() {
+    check_shared("gemma4");
+}
+
+/// Shaped like E2B: wider feed-forward blocks in shared layers, a soft cap.
+#[test]
+fn shared_gemma4_like_e2b() {
+    check_shared("gemma4_e2b_like");
+}
+
+/// Shaped like 31B: keys as values, two numbers of key heads.
+#[test]
+fn shared_gemma4_like_31b() {
+    check_shared("gemma4_31b_like");
+}
+
 /// An untied vocabulary projection, llama3 rope scaling, f16 weights.
 #[test]
 fn own_llama() {

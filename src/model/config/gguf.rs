@@ -1,6 +1,6 @@
 //! The GGUF dialect: keys under the architecture's name.
 
-use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings};
+use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings, gguf_gemma4};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 use crate::weights::{GgufMetadata, Weights};
@@ -10,27 +10,35 @@ const GEMMA3_SLIDING_THETA: f32 = 10_000.0;
 /// Every sixth layer of Gemma 3 is a full one; GGUF files do not say it either.
 const GEMMA3_LAYER_PERIOD: usize = 6;
 
-struct Fields<'a> {
-    metadata: &'a GgufMetadata,
+pub(super) struct Fields<'a> {
+    pub(super) metadata: &'a GgufMetadata,
     architecture: &'a str,
     file: String,
 }
 
 impl Fields<'_> {
-    fn missing(&self, key: &str) -> ModelError {
+    pub(super) fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+
+    pub(super) fn fail<T>(&self, field: &str, reason: String) -> Result<T, ModelError> {
+        Err(ModelError::Config { file: self.file.clone(), field: field.to_owned(), reason })
+    }
+
+    pub(super) fn missing(&self, key: &str) -> ModelError {
         ModelError::Config { file: self.file.clone(), field: key.to_owned(), reason: "is missing".to_owned() }
     }
 
-    fn size(&self, key: &str) -> Result<Option<usize>, ModelError> {
+    pub(super) fn size(&self, key: &str) -> Result<Option<usize>, ModelError> {
         let key = format!("{}.{key}", self.architecture);
         Ok(self.metadata.u64(&key)?.map(|value| usize::try_from(value).unwrap_or(usize::MAX)))
     }
 
-    fn required_size(&self, key: &str) -> Result<usize, ModelError> {
+    pub(super) fn required_size(&self, key: &str) -> Result<usize, ModelError> {
         self.size(key)?.ok_or_else(|| self.missing(&format!("{}.{key}", self.architecture)))
     }
 
-    fn float(&self, key: &str) -> Result<Option<f32>, ModelError> {
+    pub(super) fn float(&self, key: &str) -> Result<Option<f32>, ModelError> {
         Ok(self.metadata.f32(&format!("{}.{key}", self.architecture))?)
     }
 
@@ -57,6 +65,9 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
     let architecture = metadata.architecture()?;
     let family = Family::from_name(architecture, &file)?;
     let fields = Fields { metadata, architecture, file };
+    if family == Family::Gemma4 {
+        return gguf_gemma4::read(&fields, weights);
+    }
     let hidden_size = fields.required_size("embedding_length")?;
     let num_heads = fields.required_size("attention.head_count")?;
     let head_dim = match fields.size("attention.key_length")? {
@@ -97,13 +108,14 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         rope_sliding: if gemma { sliding } else { full },
         rope_layout: match family {
             Family::Llama => RopeLayout::Interleaved,
-            Family::Qwen3 | Family::Gemma3 => RopeLayout::HalfRotation,
+            Family::Qwen3 | Family::Gemma3 | Family::Gemma4 => RopeLayout::HalfRotation,
         },
         attention_scale: attention_scale(family, num_layers, hidden_size, num_heads, head_dim),
         activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: None,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
+        gemma4: None,
     })
 }
 

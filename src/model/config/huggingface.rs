@@ -2,30 +2,31 @@
 
 use serde_json::Value;
 
+use super::gemma4::{self, Gemma4Settings};
 use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
-/// Every sixth layer of Gemma 3 is a full one where the config names no pattern.
-const GEMMA3_LAYER_PERIOD: usize = 6;
+/// Every sixth layer of Gemma 3 and 4 is a full one where the config names no pattern.
+const GEMMA_LAYER_PERIOD: usize = 6;
 
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     object: &'a Value,
     file: &'a str,
 }
 
 impl<'a> Fields<'a> {
-    fn fail<T>(&self, field: &str, reason: impl Into<String>) -> Result<T, ModelError> {
+    pub(super) fn fail<T>(&self, field: &str, reason: impl Into<String>) -> Result<T, ModelError> {
         let (file, field) = (self.file.to_owned(), field.to_owned());
         Err(ModelError::Config { file, field, reason: reason.into() })
     }
 
     /// The field, where it is there and not null.
-    fn get(&self, field: &str) -> Option<&'a Value> {
+    pub(super) fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|value| !value.is_null())
     }
 
-    fn size(&self, field: &str) -> Result<Option<usize>, ModelError> {
+    pub(super) fn size(&self, field: &str) -> Result<Option<usize>, ModelError> {
         let Some(value) = self.get(field) else { return Ok(None) };
         match value.as_u64().and_then(|value| usize::try_from(value).ok()) {
             Some(size) => Ok(Some(size)),
@@ -33,18 +34,31 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn required_size(&self, field: &str) -> Result<usize, ModelError> {
+    pub(super) fn required_size(&self, field: &str) -> Result<usize, ModelError> {
         match self.size(field)? {
             Some(size) => Ok(size),
             None => self.fail(field, "is missing"),
         }
     }
 
-    fn float(&self, field: &str) -> Result<Option<f32>, ModelError> {
+    fn number(&self, field: &str) -> Result<Option<f64>, ModelError> {
         let Some(value) = self.get(field) else { return Ok(None) };
         match value.as_f64() {
-            Some(number) => Ok(Some(number as f32)),
+            Some(number) => Ok(Some(number)),
             None => self.fail(field, format!("{value} is not a number")),
+        }
+    }
+
+    fn float(&self, field: &str) -> Result<Option<f32>, ModelError> {
+        Ok(self.number(field)?.map(|number| number as f32))
+    }
+
+    /// A boolean; false where the field is absent.
+    pub(super) fn flag(&self, field: &str) -> Result<bool, ModelError> {
+        match self.get(field) {
+            None => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(value) => self.fail(field, format!("{value} is not a boolean")),
         }
     }
 
@@ -77,29 +91,43 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         None => hidden_size.checked_div(num_heads).unwrap_or(0),
     };
     let num_layers = fields.required_size("num_hidden_layers")?.min(1 << 20);
-    let gemma = family == Family::Gemma3;
-    let (rope, rope_sliding) = ropes(&fields, family, head_dim)?;
-    let scalar = fields.float("query_pre_attn_scalar")?.filter(|_| gemma);
+    let num_kv_heads = fields.size("num_key_value_heads")?.unwrap_or(num_heads);
+    let vocab_size = fields.required_size("vocab_size")?;
+    let gemma4 = match family {
+        Family::Gemma4 => Some(Gemma4Settings::read(&fields, num_kv_heads, vocab_size)?),
+        _ => None,
+    };
+    let full_head_dim = gemma4.map_or(head_dim, |gemma4| gemma4.full_heads.head_dim);
+    let gemma = matches!(family, Family::Gemma3 | Family::Gemma4);
+    let (rope, rope_sliding) = ropes(&fields, family, full_head_dim, head_dim)?;
     Ok(ModelConfig {
         family,
-        vocab_size: fields.required_size("vocab_size")?,
+        vocab_size,
         hidden_size,
         intermediate_size: fields.required_size("intermediate_size")?,
         num_heads,
-        num_kv_heads: fields.size("num_key_value_heads")?.unwrap_or(num_heads),
+        num_kv_heads,
         head_dim,
         rms_norm_eps: fields.float("rms_norm_eps")?.unwrap_or(1e-6),
-        norm_offset: if gemma { 1.0 } else { 0.0 },
+        norm_offset: if family == Family::Gemma3 { 1.0 } else { 0.0 },
         context_length: fields.required_size("max_position_embeddings")?,
         layer_windows: layer_windows(&fields, family, num_layers)?,
         rope,
         rope_sliding,
         rope_layout: RopeLayout::HalfRotation,
-        attention_scale: 1.0 / scalar.unwrap_or(head_dim as f32).sqrt(),
+        attention_scale: match family {
+            Family::Gemma3 => {
+                let scalar = fields.float("query_pre_attn_scalar")?;
+                1.0 / scalar.unwrap_or(head_dim as f32).sqrt()
+            }
+            Family::Gemma4 => 1.0,
+            _ => 1.0 / (head_dim as f32).sqrt(),
+        },
         activation: activation(&fields, gemma)?,
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: fields.float("attn_logit_softcapping")?,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
+        gemma4,
     })
 }
 
@@ -148,31 +176,41 @@ fn layer_windows(
             })
             .collect();
     }
-    if family != Family::Gemma3 {
+    if !matches!(family, Family::Gemma3 | Family::Gemma4) {
         if fields.get("use_sliding_window").and_then(Value::as_bool) == Some(true) {
             return fields.fail("use_sliding_window", "true without layer_types is not supported");
         }
         return Ok(vec![None; num_layers]);
     }
     let period = fields.size("sliding_window_pattern")?.or(fields.size("_sliding_window_pattern")?);
-    let period = period.unwrap_or(GEMMA3_LAYER_PERIOD);
+    let period = period.unwrap_or(GEMMA_LAYER_PERIOD);
     let Some(window) = window else { return fields.fail("sliding_window", "is missing") };
-    Ok((0..num_layers).map(|layer| (!(layer + 1).is_multiple_of(period)).then_some(window)).collect())
+    // Gemma 4's last layer is a full one wherever the pattern ends.
+    let is_last = |layer: usize| family == Family::Gemma4 && layer + 1 == num_layers;
+    let slides = |layer: usize| !(layer + 1).is_multiple_of(period) && !is_last(layer);
+    Ok((0..num_layers).map(|layer| slides(layer).then_some(window)).collect())
 }
 
 /// The rotary settings of full and of sliding layers.
 fn ropes(
     fields: &Fields<'_>,
     family: Family,
+    full_head_dim: usize,
     head_dim: usize,
 ) -> Result<(RopeSettings, RopeSettings), ModelError> {
     if let Some(parameters) = fields.object("rope_parameters") {
         let full = parameters.object("full_attention");
         if let (Some(full), Some(sliding)) = (full, parameters.object("sliding_attention")) {
-            return Ok((rope(&full, None, head_dim)?, rope(&sliding, None, head_dim)?));
+            return Ok((rope(&full, None, full_head_dim)?, rope(&sliding, None, head_dim)?));
         }
         let settings = rope(&parameters, fields.float("rope_theta")?, head_dim)?;
-        return Ok((settings, settings));
+        if family != Family::Gemma4 {
+            return Ok((settings, settings));
+        }
+        return fields.fail("rope_parameters", "must have full_attention and sliding_attention");
+    }
+    if family == Family::Gemma4 {
+        return Ok(gemma4::default_ropes(full_head_dim, head_dim));
     }
     let theta = fields.float("rope_theta")?;
     let full = match fields.object("rope_scaling") {
@@ -208,8 +246,18 @@ fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<Rope
             high_frequency_factor: required("high_freq_factor")?,
             original_context: required("original_max_position_embeddings")?,
         },
+        "proportional" => {
+            let proportion = fields.number("partial_rotary_factor")?.unwrap_or(1.0);
+            if !(0.0..=1.0).contains(&proportion) {
+                return fields.fail("partial_rotary_factor", format!("{proportion} is not between 0 and 1"));
+            }
+            let factor = if fields.get("factor").is_some() { required("factor")? } else { 1.0 };
+            let rotating_pairs = (proportion * head_dim as f64 / 2.0) as usize;
+            RopeScaling::Proportional { rotating_pairs, factor }
+        }
         other => {
-            let reason = format!("{other:?} is not supported (supported: default, linear, llama3)");
+            let reason =
+                format!("{other:?} is not supported (supported: default, linear, llama3, proportional)");
             return fields.fail("rope_type", reason);
         }
     };

@@ -21,6 +21,14 @@ pub enum RopeScaling {
         /// Context length before stretching, in tokens.
         original_context: f32,
     },
+    /// Gemma 4's full layers: the first pairs rotate with the frequencies of a whole head, divided by `factor`; the
+    /// others stand still.
+    Proportional {
+        /// Pairs that rotate.
+        rotating_pairs: usize,
+        /// Context multiplier.
+        factor: f32,
+    },
 }
 
 /// The rotary embedding of one kind of layer.
@@ -40,14 +48,16 @@ impl RopeSettings {
         (0..self.rotary_dim / 2)
             .map(|i| {
                 let exponent = (2 * i) as f32 / self.rotary_dim as f32;
-                self.scale(1.0 / self.theta.powf(exponent))
+                self.scale(i, 1.0 / self.theta.powf(exponent))
             })
             .collect()
     }
 
-    fn scale(&self, frequency: f32) -> f32 {
+    fn scale(&self, pair: usize, frequency: f32) -> f32 {
         match self.scaling {
             RopeScaling::None => frequency,
+            RopeScaling::Proportional { rotating_pairs, .. } if pair >= rotating_pairs => 0.0,
+            RopeScaling::Proportional { factor, .. } => frequency / factor,
             RopeScaling::Linear { factor } => frequency / factor,
             RopeScaling::Llama3 { factor, low_frequency_factor, high_frequency_factor, original_context } => {
                 let wavelength = 2.0 * std::f32::consts::PI / frequency;

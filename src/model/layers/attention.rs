@@ -1,20 +1,29 @@
 //! [`Attention`]: grouped-query attention over the paged cache.
 
 use super::{ForwardContext, LayerLoader, RmsNorm, Rows};
+use crate::model::config::KvHeads;
 use crate::model::{ModelConfig, ModelError};
 use crate::ops::{self, AttentionInput, KvArena, PackedMatrix, SequencePages};
 use candle_core::Tensor;
 
-/// Projections, optional norms of queries and keys, rotary embedding, cache write, attention, output projection.
+/// Projections, optional norms of heads, rotary embedding, cache write, attention, output projection.
 pub struct Attention {
     layer: usize,
     q_proj: PackedMatrix,
-    k_proj: PackedMatrix,
-    v_proj: PackedMatrix,
     o_proj: PackedMatrix,
     q_norm: Option<RmsNorm>,
-    k_norm: Option<RmsNorm>,
+    /// `None` where the layer reads what an earlier one wrote.
+    keys_and_values: Option<KeysAndValues>,
     settings: Settings,
+}
+
+/// What a layer writes into its cache.
+struct KeysAndValues {
+    k_proj: PackedMatrix,
+    k_norm: Option<RmsNorm>,
+    /// `None` where the projected keys, before norm and rotation, are the values too.
+    v_proj: Option<PackedMatrix>,
+    v_norm: Option<RmsNorm>,
 }
 
 /// The config's share that attention needs at run time.
@@ -30,10 +39,11 @@ struct Settings {
 
 impl Settings {
     fn new(config: &ModelConfig, layer: usize) -> Self {
+        let KvHeads { kv_heads, head_dim } = config.kv_heads(layer);
         Self {
             num_heads: config.num_heads,
-            num_kv_heads: config.num_kv_heads,
-            head_dim: config.head_dim,
+            num_kv_heads: kv_heads,
+            head_dim,
             window: config.layer_windows[layer],
             scale: config.attention_scale,
             soft_cap: config.attention_soft_cap,
@@ -43,7 +53,8 @@ impl Settings {
 }
 
 impl Attention {
-    /// Loads `<prefix>.{q,k,v,o}_proj` and, where `normalises` says so, `q_norm` and `k_norm`.
+    /// Loads `<prefix>.{q,k,v,o}_proj` and, where `normalises` says so, `q_norm` and `k_norm`; of keys and values only
+    /// what the config says that the layer has.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where one is missing or has another shape.
@@ -54,26 +65,23 @@ impl Attention {
         normalises: bool,
     ) -> Result<Self, ModelError> {
         let config = loader.config;
-        let (hidden, dim) = (config.hidden_size, config.head_dim);
-        let (q_size, kv_size) = (config.num_heads * dim, config.num_kv_heads * dim);
-        let norm = |loader: &mut LayerLoader<'_>, name: &str| match normalises {
-            true => RmsNorm::load(loader, &format!("{prefix}.{name}.weight"), dim).map(Some),
-            false => Ok(None),
-        };
+        let settings = Settings::new(config, layer);
+        let (hidden, q_size) = (config.hidden_size, settings.num_heads * settings.head_dim);
         Ok(Self {
             layer,
             q_proj: loader.matrix(&format!("{prefix}.q_proj.weight"), q_size, hidden)?,
-            k_proj: loader.matrix(&format!("{prefix}.k_proj.weight"), kv_size, hidden)?,
-            v_proj: loader.matrix(&format!("{prefix}.v_proj.weight"), kv_size, hidden)?,
+            keys_and_values: match layer < config.num_own_kv_layers() {
+                true => Some(KeysAndValues::load(loader, prefix, &settings, normalises)?),
+                false => None,
+            },
             o_proj: loader.matrix(&format!("{prefix}.o_proj.weight"), hidden, q_size)?,
-            q_norm: norm(loader, "q_norm")?,
-            k_norm: norm(loader, "k_norm")?,
-            settings: Settings::new(config, layer),
+            q_norm: head_norm(loader, prefix, "q_norm", settings.head_dim, normalises)?,
+            settings,
         })
     }
 
-    /// Writes the keys and values of all tokens of `x: [tokens, hidden]`, then attends with `rows` of them:
-    /// `[rows, hidden]`.
+    /// Writes the keys and values of all tokens of `x: [tokens, hidden]`, where the layer has its own, then attends
+    /// with the rows that `rows` carries on: `[rows, hidden]`.
     ///
     /// # Errors
     /// [`ModelError::Op`] where the shapes do not fit.
@@ -84,15 +92,11 @@ impl Attention {
         arena: &mut KvArena,
         rows: Rows,
     ) -> Result<Tensor, ModelError> {
-        self.write_keys_and_values(x, context, arena)?;
+        if let Some(keys_and_values) = &self.keys_and_values {
+            self.write(keys_and_values, x, context, arena)?;
+        }
         let backend = context.backend;
-        let q = match rows {
-            Rows::All => ops::linear(backend, x, &self.q_proj, None)?,
-            Rows::Selected => {
-                let x = ops::select_rows(backend, x, &context.batch.output_rows)?;
-                ops::linear(backend, &x, &self.q_proj, None)?
-            }
-        };
+        let q = ops::linear(backend, &context.carried_on(x, rows)?, &self.q_proj, None)?;
         let q = self.heads(&q, self.settings.num_heads, self.q_norm.as_ref(), context, rows)?;
         let slot = context.plan.layers[self.layer];
         let sequences: Vec<SequencePages<'_>> = context.batch.groups[slot.group]
@@ -120,18 +124,26 @@ impl Attention {
         Ok(ops::linear(backend, &attended, &self.o_proj, None)?)
     }
 
-    fn write_keys_and_values(
+    fn write(
         &self,
+        parts: &KeysAndValues,
         x: &Tensor,
         context: &ForwardContext<'_>,
         arena: &mut KvArena,
     ) -> Result<(), ModelError> {
         let backend = context.backend;
         let num_kv_heads = self.settings.num_kv_heads;
-        let keys = ops::linear(backend, x, &self.k_proj, None)?;
-        let keys = self.heads(&keys, num_kv_heads, self.k_norm.as_ref(), context, Rows::All)?;
-        let values = ops::linear(backend, x, &self.v_proj, None)?;
-        let values = values.reshape((context.batch.num_tokens(), num_kv_heads, self.settings.head_dim))?;
+        let projected = ops::linear(backend, x, &parts.k_proj, None)?;
+        let keys = self.heads(&projected, num_kv_heads, parts.k_norm.as_ref(), context, Rows::All)?;
+        let values = match &parts.v_proj {
+            Some(v_proj) => ops::linear(backend, x, v_proj, None)?,
+            None => projected,
+        };
+        let mut values =
+            values.reshape((context.batch.num_tokens(), num_kv_heads, self.settings.head_dim))?;
+        if let Some(norm) = &parts.v_norm {
+            values = norm.forward(backend, &values)?;
+        }
         let slot = context.plan.layers[self.layer];
         let layout = &context.plan.groups[slot.group].layout;
         let slots = &context.batch.groups[slot.group].slot_mapping;
@@ -159,9 +171,49 @@ impl Attention {
 
     /// Bytes held in memory.
     pub fn packed_bytes(&self) -> usize {
-        [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj]
-            .iter()
-            .map(|matrix| matrix.packed_bytes())
-            .sum()
+        let keys_and_values = self.keys_and_values.as_ref().map_or(0, KeysAndValues::packed_bytes);
+        self.q_proj.packed_bytes() + self.o_proj.packed_bytes() + keys_and_values
+    }
+}
+
+impl KeysAndValues {
+    fn load(
+        loader: &mut LayerLoader<'_>,
+        prefix: &str,
+        settings: &Settings,
+        normalises: bool,
+    ) -> Result<Self, ModelError> {
+        let (hidden, dim) = (loader.config.hidden_size, settings.head_dim);
+        let gemma4 = loader.config.gemma4;
+        let size = settings.num_kv_heads * dim;
+        let keys_are_values =
+            gemma4.is_some_and(|gemma4| gemma4.full_keys_are_values) && settings.window.is_none();
+        Ok(Self {
+            k_proj: loader.matrix(&format!("{prefix}.k_proj.weight"), size, hidden)?,
+            k_norm: head_norm(loader, prefix, "k_norm", dim, normalises)?,
+            v_proj: match keys_are_values {
+                true => None,
+                false => Some(loader.matrix(&format!("{prefix}.v_proj.weight"), size, hidden)?),
+            },
+            v_norm: gemma4.map(|_| RmsNorm::weightless(loader, dim)).transpose()?,
+        })
+    }
+
+    fn packed_bytes(&self) -> usize {
+        self.k_proj.packed_bytes() + self.v_proj.as_ref().map_or(0, PackedMatrix::packed_bytes)
+    }
+}
+
+/// The norm of each head, where the family has one.
+fn head_norm(
+    loader: &mut LayerLoader<'_>,
+    prefix: &str,
+    name: &str,
+    dim: usize,
+    normalises: bool,
+) -> Result<Option<RmsNorm>, ModelError> {
+    match normalises {
+        true => RmsNorm::load(loader, &format!("{prefix}.{name}.weight"), dim).map(Some),
+        false => Ok(None),
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::model::{ModelConfig, ModelError};
 use crate::ops::{self, Backend, PackedMatrix};
-use crate::weights::Weights;
+use crate::weights::{MappedMatrix, TensorView, Weights};
 use candle_core::Tensor;
+use std::ops::Range;
 
 /// Reads tensors of opened weights, checks their shapes, packs them for the backend, and reports progress.
 pub struct LayerLoader<'a> {
@@ -43,6 +44,43 @@ impl<'a> LayerLoader<'a> {
         let packed = PackedMatrix::pack(self.backend, &tensor)?;
         self.advance(tensor.data.len());
         Ok(packed)
+    }
+
+    /// `rows` of the matrix `[out_features, in_features]` of this name, as a matrix of their own.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape; [`ModelError::Op`] for rows that it has not.
+    pub fn matrix_rows(
+        &mut self,
+        name: &str,
+        shape: [usize; 2],
+        rows: Range<usize>,
+    ) -> Result<PackedMatrix, ModelError> {
+        let tensor = self.weights.require(name, &shape)?;
+        let row_bytes = tensor.data.len() / shape[0].max(1);
+        let data = tensor.data.get(rows.start * row_bytes..rows.end * row_bytes).unwrap_or_default();
+        let tensor = TensorView { shape: vec![rows.len(), shape[1]], data, ..tensor };
+        let packed = PackedMatrix::pack(self.backend, &tensor)?;
+        self.advance(tensor.data.len());
+        Ok(packed)
+    }
+
+    /// The matrix of this shape and name, which stays in its file.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn mapped_matrix(&mut self, name: &str, shape: [usize; 2]) -> Result<MappedMatrix, ModelError> {
+        let matrix = self.weights.mapped_matrix(name, shape)?;
+        self.advance(matrix.file_bytes());
+        Ok(matrix)
+    }
+
+    /// The vector of one element of this name.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn scalar(&mut self, name: &str) -> Result<f32, ModelError> {
+        Ok(self.vector(name, 1, 0.0)?.reshape(())?.to_scalar()?)
     }
 
     /// The vector `[size]` of this name, `offset` added to each element.

@@ -13,13 +13,26 @@ pub struct GatedMlp {
     activation: Activation,
 }
 
+impl Activation {
+    /// `activation(gate) * up`, same shape.
+    ///
+    /// # Errors
+    /// [`ModelError::Op`] when the shapes differ.
+    pub fn gated(self, backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, ModelError> {
+        Ok(match self {
+            Activation::Silu => ops::silu_mul(backend, gate, up)?,
+            Activation::GeluTanh => ops::gelu_tanh_mul(backend, gate, up)?,
+        })
+    }
+}
+
 impl GatedMlp {
-    /// Loads `<prefix>.gate_proj`, `up_proj` and `down_proj`.
+    /// Loads `<prefix>.gate_proj`, `up_proj` and `down_proj`, of `inner` features between them.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where one is missing or has another shape.
-    pub fn load(loader: &mut LayerLoader<'_>, prefix: &str) -> Result<Self, ModelError> {
-        let (hidden, inner) = (loader.config.hidden_size, loader.config.intermediate_size);
+    pub fn load(loader: &mut LayerLoader<'_>, prefix: &str, inner: usize) -> Result<Self, ModelError> {
+        let hidden = loader.config.hidden_size;
         Ok(Self {
             gate: loader.matrix(&format!("{prefix}.gate_proj.weight"), inner, hidden)?,
             up: loader.matrix(&format!("{prefix}.up_proj.weight"), inner, hidden)?,
@@ -35,10 +48,7 @@ impl GatedMlp {
     pub fn forward(&self, backend: &Backend, x: &Tensor) -> Result<Tensor, ModelError> {
         let gate = ops::linear(backend, x, &self.gate, None)?;
         let up = ops::linear(backend, x, &self.up, None)?;
-        let inner = match self.activation {
-            Activation::Silu => ops::silu_mul(backend, &gate, &up)?,
-            Activation::GeluTanh => ops::gelu_tanh_mul(backend, &gate, &up)?,
-        };
+        let inner = self.activation.gated(backend, &gate, &up)?;
         Ok(ops::linear(backend, &inner, &self.down, None)?)
     }
 

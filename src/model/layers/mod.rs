@@ -7,6 +7,7 @@ mod loader;
 mod mlp;
 mod norm;
 mod pre_norm_block;
+mod sandwich_block;
 
 pub use attention::Attention;
 pub use context::{ForwardContext, Rows};
@@ -15,3 +16,4 @@ pub use loader::LayerLoader;
 pub use mlp::GatedMlp;
 pub use norm::RmsNorm;
 pub use pre_norm_block::PreNormBlock;
+pub use sandwich_block::SandwichBlock;

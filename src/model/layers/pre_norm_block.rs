@@ -33,7 +33,7 @@ impl PreNormBlock {
                 &format!("{prefix}.post_attention_layernorm.weight"),
                 hidden,
             )?,
-            mlp: GatedMlp::load(loader, &format!("{prefix}.mlp"))?,
+            mlp: GatedMlp::load(loader, &format!("{prefix}.mlp"), loader.config.intermediate_size)?,
         })
     }
 }
@@ -49,13 +49,7 @@ impl Block for PreNormBlock {
         let backend = context.backend;
         let normed = self.input_norm.forward(backend, x)?;
         let attended = self.attention.forward(&normed, context, arena, rows)?;
-        let residual = match rows {
-            Rows::All => ops::add(backend, x, &attended)?,
-            Rows::Selected => {
-                let x = ops::select_rows(backend, x, &context.batch.output_rows)?;
-                ops::add(backend, &x, &attended)?
-            }
-        };
+        let residual = ops::add(backend, &context.carried_on(x, rows)?, &attended)?;
         let normed = self.post_attention_norm.forward(backend, &residual)?;
         Ok(ops::add(backend, &residual, &self.mlp.forward(backend, &normed)?)?)
     }
