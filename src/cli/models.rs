@@ -257,6 +257,10 @@ fn shapes(manifest: &ModelManifest) -> String {
         ("head dim", s.head_dim),
         ("vocab", s.vocab),
         ("sliding window", s.sliding_window),
+        ("kv heads of full layers", s.full_kv_heads),
+        ("head dim of full layers", s.full_head_dim),
+        ("layers that share keys and values", s.kv_shared_layers),
+        ("per-layer input", s.per_layer_input),
     ];
     fields
         .iter()

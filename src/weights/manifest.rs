@@ -18,6 +18,9 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("models/gemma3-4b-it.toml", include_str!("../../models/gemma3-4b-it.toml")),
     ("models/gemma3-12b-it.toml", include_str!("../../models/gemma3-12b-it.toml")),
     ("models/gemma3-27b-it.toml", include_str!("../../models/gemma3-27b-it.toml")),
+    ("models/gemma4-e2b-it.toml", include_str!("../../models/gemma4-e2b-it.toml")),
+    ("models/gemma4-e4b-it.toml", include_str!("../../models/gemma4-e4b-it.toml")),
+    ("models/gemma4-31b-it.toml", include_str!("../../models/gemma4-31b-it.toml")),
     ("models/qwen3-0.6b.toml", include_str!("../../models/qwen3-0.6b.toml")),
     ("models/qwen3-1.7b.toml", include_str!("../../models/qwen3-1.7b.toml")),
     ("models/qwen3-4b.toml", include_str!("../../models/qwen3-4b.toml")),
@@ -38,7 +41,7 @@ pub struct ModelManifest {
     /// One line for `longwick models list`.
     #[serde(default)]
     pub description: String,
-    /// The architecture: `llama`, `qwen3`, `gemma3`.
+    /// The architecture: `llama`, `qwen3`, `gemma3`, `gemma4`.
     pub family: String,
     /// Whether it was tuned to follow instructions.
     #[serde(default)]
@@ -105,6 +108,18 @@ pub struct Shapes {
     /// Tokens that a sliding layer sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sliding_window: Option<u64>,
+    /// Key and value heads of full layers, where they differ from those of sliding layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_kv_heads: Option<u64>,
+    /// Elements a head of full layers, where they differ from those of sliding layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_head_dim: Option<u64>,
+    /// The last layers, which have no keys and values of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_shared_layers: Option<u64>,
+    /// Elements of the per-layer embedding that each layer sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_layer_input: Option<u64>,
 }
 
 /// A file whose content is known beforehand.

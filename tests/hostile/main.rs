@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, and tells what it skips"
 )]
 
+mod checkpoints;
 mod damage;
 mod histories;
 mod models;

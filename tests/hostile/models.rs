@@ -178,7 +178,7 @@ fn safetensors() {
 
 #[test]
 fn config_json() {
-    for (seed, name) in [(4, "llama"), (5, "qwen3"), (6, "gemma3")] {
+    for (seed, name) in [(4, "llama"), (5, "qwen3"), (6, "gemma3"), (8, "gemma4")] {
         let folder = copied(name);
         let valid = std::fs::read(folder.path().join("config.json")).unwrap();
         Attack { file: "config.json", valid: &valid, rounds: 150, seed }

@@ -10,7 +10,9 @@
 )]
 
 mod assets;
+mod gguf;
 mod real;
+mod rewritten;
 mod tiny;
 
 use std::num::NonZeroUsize;

@@ -170,3 +170,17 @@ fn own_qwen3() {
 fn own_gemma3() {
     check_folder(&assets::own_fixture("gemma3"));
 }
+
+/// bf16 weights, what differs in full layers written layer by layer, three query heads over one key head, heads of 64
+/// and 256 elements, shared layers, per-layer inputs from a table of its own vocabulary.
+#[test]
+fn own_gemma4() {
+    check_folder(&assets::own_fixture("gemma4"));
+}
+
+/// f16 weights, a config nested as the published ones are, keys as values, heads of 80 and 512 elements, a window larger
+/// than the prompts.
+#[test]
+fn own_gemma4_whose_keys_are_values() {
+    check_folder(&assets::own_fixture("gemma4_keys_are_values"));
+}

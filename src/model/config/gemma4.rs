@@ -35,11 +35,16 @@ pub struct Gemma4Settings {
 }
 
 impl Gemma4Settings {
-    /// Reads them from `config.json`; `kv_heads` are those of sliding layers.
+    /// Reads them from `config.json`; `sliding_heads` are those of sliding layers.
     ///
     /// # Source
     /// `Gemma4TextConfig` of HF transformers 5.24, read 2026-11.
-    pub(super) fn read(fields: &Fields<'_>, kv_heads: usize, vocab_size: usize) -> Result<Self, ModelError> {
+    pub(super) fn read(
+        fields: &Fields<'_>,
+        layer_windows: &[Option<u32>],
+        sliding_heads: KvHeads,
+        vocab_size: usize,
+    ) -> Result<Self, ModelError> {
         if fields.flag("enable_moe_block")? {
             return fields.fail(
                 "enable_moe_block",
@@ -55,13 +60,23 @@ impl Gemma4Settings {
             }
         }
         let full_keys_are_values = fields.flag("attention_k_eq_v")?;
-        let full_kv_heads = fields.size("num_global_key_value_heads")?.filter(|_| full_keys_are_values);
-        let per_layer_size = fields.required_size("hidden_size_per_layer_input")?;
+        let full_heads = match fields.object("per_layer_config") {
+            Some(layers) => full_heads_by_layer(&layers, layer_windows, sliding_heads)?,
+            None => {
+                let kv_heads = fields.size("num_global_key_value_heads")?.filter(|_| full_keys_are_values);
+                KvHeads {
+                    kv_heads: kv_heads.unwrap_or(sliding_heads.kv_heads),
+                    head_dim: fields.size("global_head_dim")?.unwrap_or(DEFAULT_FULL_HEAD_DIM),
+                }
+            }
+        };
+        // Models without the second embedding say 0, or null in older files.
+        let per_layer_size = match fields.is_null("hidden_size_per_layer_input") {
+            true => 0,
+            false => fields.required_size("hidden_size_per_layer_input")?,
+        };
         Ok(Self {
-            full_heads: KvHeads {
-                kv_heads: full_kv_heads.unwrap_or(kv_heads),
-                head_dim: fields.size("global_head_dim")?.unwrap_or(DEFAULT_FULL_HEAD_DIM),
-            },
+            full_heads,
             full_keys_are_values,
             num_kv_shared_layers: fields.size("num_kv_shared_layers")?.unwrap_or(0),
             shared_mlp_is_double_wide: fields.flag("use_double_wide_mlp")?,
@@ -109,6 +124,33 @@ impl Gemma4Settings {
             _ => Ok(()),
         }
     }
+}
+
+/// Reads the dialect of transformers 5.24 and later: by layer number, what differs from the other fields. All full
+/// layers must be alike there, and sliding layers be as the other fields say.
+fn full_heads_by_layer(
+    layers: &Fields<'_>,
+    layer_windows: &[Option<u32>],
+    sliding_heads: KvHeads,
+) -> Result<KvHeads, ModelError> {
+    let mut full_heads = None;
+    for (layer, window) in layer_windows.iter().enumerate() {
+        let mut heads = sliding_heads;
+        if let Some(layer) = layers.object(&layer.to_string()) {
+            layer.refuse_others(&["head_dim", "num_key_value_heads"])?;
+            heads.kv_heads = layer.size("num_key_value_heads")?.unwrap_or(heads.kv_heads);
+            heads.head_dim = layer.size("head_dim")?.unwrap_or(heads.head_dim);
+        }
+        let expected = match window {
+            Some(_) => sliding_heads,
+            None => *full_heads.get_or_insert(heads),
+        };
+        if heads != expected {
+            let reason = format!("layer {layer} has {heads:?}, where layers like it have {expected:?}");
+            return layers.fail("per_layer_config", reason);
+        }
+    }
+    Ok(full_heads.unwrap_or(sliding_heads))
 }
 
 /// The rotary settings of full and of sliding layers where a config says nothing.

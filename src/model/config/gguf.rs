@@ -115,6 +115,7 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: None,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
+        needs_head: false,
         gemma4: None,
     })
 }

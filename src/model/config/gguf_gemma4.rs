@@ -60,6 +60,7 @@ pub(super) fn read(fields: &Fields<'_>, weights: &Weights) -> Result<ModelConfig
         embedding_scale: Some((hidden_size as f32).sqrt()),
         attention_soft_cap: None,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
+        needs_head: false,
         gemma4: Some(Gemma4Settings {
             full_heads: KvHeads { kv_heads: full_kv_heads.unwrap_or(0), head_dim: full_head_dim },
             full_keys_are_values: full_keys_are_values(weights, &layer_windows[..own])?,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::gemma4::{self, Gemma4Settings};
-use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings};
+use super::{Activation, Family, KvHeads, ModelConfig, RopeScaling, RopeSettings};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
@@ -24,6 +24,10 @@ impl<'a> Fields<'a> {
     /// The field, where it is there and not null.
     pub(super) fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn is_null(&self, field: &str) -> bool {
+        self.object.get(field).is_some_and(Value::is_null)
     }
 
     pub(super) fn size(&self, field: &str) -> Result<Option<usize>, ModelError> {
@@ -70,9 +74,20 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn object(&self, field: &str) -> Option<Fields<'a>> {
+    pub(super) fn object(&self, field: &str) -> Option<Fields<'a>> {
         let object = self.get(field).filter(|value| value.is_object())?;
         Some(Fields { object, file: self.file })
+    }
+
+    /// Refuses fields that are not `known`.
+    pub(super) fn refuse_others(&self, known: &[&str]) -> Result<(), ModelError> {
+        let mut fields = self.object.as_object().into_iter().flat_map(|object| object.keys());
+        match fields.find(|field| !known.contains(&field.as_str())) {
+            Some(other) => {
+                self.fail(other, format!("is not supported here (supported: {})", known.join(", ")))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -93,8 +108,10 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
     let num_layers = fields.required_size("num_hidden_layers")?.min(1 << 20);
     let num_kv_heads = fields.size("num_key_value_heads")?.unwrap_or(num_heads);
     let vocab_size = fields.required_size("vocab_size")?;
+    let layer_windows = layer_windows(&fields, family, num_layers)?;
+    let heads = KvHeads { kv_heads: num_kv_heads, head_dim };
     let gemma4 = match family {
-        Family::Gemma4 => Some(Gemma4Settings::read(&fields, num_kv_heads, vocab_size)?),
+        Family::Gemma4 => Some(Gemma4Settings::read(&fields, &layer_windows, heads, vocab_size)?),
         _ => None,
     };
     let full_head_dim = gemma4.map_or(head_dim, |gemma4| gemma4.full_heads.head_dim);
@@ -111,7 +128,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         rms_norm_eps: fields.float("rms_norm_eps")?.unwrap_or(1e-6),
         norm_offset: if family == Family::Gemma3 { 1.0 } else { 0.0 },
         context_length: fields.required_size("max_position_embeddings")?,
-        layer_windows: layer_windows(&fields, family, num_layers)?,
+        layer_windows,
         rope,
         rope_sliding,
         rope_layout: RopeLayout::HalfRotation,
@@ -127,6 +144,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: fields.float("attn_logit_softcapping")?,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
+        needs_head: fields.get("tie_word_embeddings") == Some(&Value::Bool(false)),
         gemma4,
     })
 }

@@ -96,6 +96,8 @@ pub struct ModelConfig {
     pub attention_soft_cap: Option<f32>,
     /// Soft cap on logits.
     pub logit_soft_cap: Option<f32>,
+    /// Whether the vocabulary projection must be a matrix of its own; elsewhere it may be, and else the embedding is it.
+    pub needs_head: bool,
     /// What Gemma 4 has beside all this.
     pub gemma4: Option<Gemma4Settings>,
 }

@@ -50,7 +50,7 @@ impl<B: Block> Decoder<B> {
         let embedding = loader.matrix("model.embed_tokens.weight", vocab, hidden)?;
         let blocks = (0..config.num_layers()).map(|layer| block(loader, layer)).collect::<Result<_, _>>()?;
         let norm = RmsNorm::load(loader, "model.norm.weight", hidden)?;
-        let head = match loader.has("lm_head.weight")? {
+        let head = match config.needs_head || loader.has("lm_head.weight")? {
             true => Some(loader.matrix("lm_head.weight", vocab, hidden)?),
             false => None,
         };

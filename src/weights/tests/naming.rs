@@ -63,6 +63,25 @@ fn norms_have_the_place_their_architecture_gives_them() {
 }
 
 #[test]
+fn gemma4_s_own_gguf_names_are_mapped() {
+    for (name, canonical) in [
+        ("per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"),
+        ("per_layer_model_proj.weight", "model.per_layer_model_projection.weight"),
+        ("per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"),
+        ("blk.7.inp_gate.weight", "model.layers.7.per_layer_input_gate.weight"),
+        ("blk.7.proj.weight", "model.layers.7.per_layer_projection.weight"),
+        ("blk.7.post_norm.weight", "model.layers.7.post_per_layer_input_norm.weight"),
+        ("blk.7.post_attention_norm.weight", "model.layers.7.post_attention_layernorm.weight"),
+        ("blk.7.layer_output_scale.weight", "model.layers.7.layer_scalar"),
+    ] {
+        assert_eq!(canonical_gguf_name("gemma4", name).as_deref(), Some(canonical), "{name}");
+    }
+    assert_eq!(canonical_gguf_name("gemma4", "blk.7.layer_output_scale.bias"), None);
+    assert_eq!(canonical_gguf_name("gemma4", "rope_freqs.weight"), None);
+    assert_eq!(gguf_conventions("gemma4"), Some(Conventions::default()));
+}
+
+#[test]
 fn other_gguf_names_are_not_guessed_at() {
     for name in [
         "rope_freqs.weight",
