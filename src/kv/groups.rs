@@ -169,9 +169,8 @@ impl KvPlan {
             let LayerKv::SharedWith(owner) = layer else { continue };
             let owns = layers[..index].get(owner).is_some_and(|owner| owner.shape().is_some());
             if !owns {
-                let reason = format!(
-                    "layer {index} shares with layer {owner}, which is no earlier layer that owns one"
-                );
+                let reason =
+                    format!("layer {index} shares with {owner}, no earlier layer with a cache of its own");
                 return refuse("layers", reason);
             }
             plan.layers[index] = plan.layers[owner];
