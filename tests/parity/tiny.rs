@@ -126,6 +126,11 @@ fn shared_qwen3() {
 }
 
 #[test]
+fn shared_qwen3_moe() {
+    check_shared("qwen3_moe");
+}
+
+#[test]
 fn shared_gemma3() {
     check_shared("gemma3");
 }

@@ -1,6 +1,6 @@
 //! The GGUF dialect: keys under the architecture's name.
 
-use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings};
+use super::{Activation, ExpertSettings, Family, ModelConfig, RopeScaling, RopeSettings};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 use crate::weights::{GgufMetadata, Weights};
@@ -83,6 +83,7 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         vocab_size: vocab_size.unwrap_or(0),
         hidden_size,
         intermediate_size: fields.required_size("feed_forward_length")?,
+        experts: experts(&fields, family, num_layers)?,
         num_heads,
         num_kv_heads: fields.size("attention.head_count_kv")?.unwrap_or(num_heads),
         head_dim,
@@ -97,7 +98,7 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         rope_sliding: if gemma { sliding } else { full },
         rope_layout: match family {
             Family::Llama => RopeLayout::Interleaved,
-            Family::Qwen3 | Family::Gemma3 => RopeLayout::HalfRotation,
+            Family::Qwen3 | Family::Qwen3Moe | Family::Gemma3 => RopeLayout::HalfRotation,
         },
         attention_scale: attention_scale(family, num_layers, hidden_size, num_heads, head_dim),
         activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
@@ -105,6 +106,24 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         attention_soft_cap: None,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
     })
+}
+
+/// Files of this dialect have experts in every layer, and weights that add up to 1.
+fn experts(
+    fields: &Fields<'_>,
+    family: Family,
+    num_layers: usize,
+) -> Result<Option<ExpertSettings>, ModelError> {
+    if family != Family::Qwen3Moe {
+        return Ok(None);
+    }
+    Ok(Some(ExpertSettings {
+        num_experts: fields.required_size("expert_count")?,
+        num_experts_per_token: fields.required_size("expert_used_count")?,
+        intermediate_size: fields.required_size("expert_feed_forward_length")?,
+        normalises_weights: true,
+        sparse_layers: vec![true; num_layers],
+    }))
 }
 
 /// 1/sqrt(head size), but for Gemma 3 27B (the one of 62 layers), whose published `query_pre_attn_scalar` is

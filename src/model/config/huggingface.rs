@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings};
+use super::{Activation, ExpertSettings, Family, ModelConfig, RopeScaling, RopeSettings};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
@@ -48,6 +48,14 @@ impl<'a> Fields<'a> {
         }
     }
 
+    fn bool(&self, field: &str) -> Result<Option<bool>, ModelError> {
+        let Some(value) = self.get(field) else { return Ok(None) };
+        match value.as_bool() {
+            Some(bool) => Ok(Some(bool)),
+            None => self.fail(field, format!("{value} is not true or false")),
+        }
+    }
+
     fn text(&self, field: &str) -> Result<Option<&'a str>, ModelError> {
         let Some(value) = self.get(field) else { return Ok(None) };
         match value.as_str() {
@@ -85,6 +93,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         vocab_size: fields.required_size("vocab_size")?,
         hidden_size,
         intermediate_size: fields.required_size("intermediate_size")?,
+        experts: experts(&fields, family, num_layers)?,
         num_heads,
         num_kv_heads: fields.size("num_key_value_heads")?.unwrap_or(num_heads),
         head_dim,
@@ -114,6 +123,37 @@ fn refuse_what_is_not_built(fields: &Fields<'_>) -> Result<(), ModelError> {
         return fields.fail("quantization_config", "quantised HF checkpoints are not supported");
     }
     Ok(())
+}
+
+fn experts(
+    fields: &Fields<'_>,
+    family: Family,
+    num_layers: usize,
+) -> Result<Option<ExpertSettings>, ModelError> {
+    if family != Family::Qwen3Moe {
+        return Ok(None);
+    }
+    let step = fields.size("decoder_sparse_step")?.unwrap_or(1);
+    if step == 0 {
+        return fields.fail("decoder_sparse_step", "0 is not a number of layers");
+    }
+    let dense_layers = match fields.get("mlp_only_layers").map(|layers| (layers, layers.as_array())) {
+        None => &[][..],
+        Some((_, Some(layers))) if layers.iter().all(Value::is_u64) => layers,
+        Some((layers, _)) => {
+            return fields.fail("mlp_only_layers", format!("{layers} is not a list of layers"));
+        }
+    };
+    let is_dense = |layer: usize| dense_layers.iter().any(|dense| dense.as_u64() == Some(layer as u64));
+    Ok(Some(ExpertSettings {
+        num_experts: fields.required_size("num_experts")?,
+        num_experts_per_token: fields.required_size("num_experts_per_tok")?,
+        intermediate_size: fields.required_size("moe_intermediate_size")?,
+        normalises_weights: fields.bool("norm_topk_prob")?.unwrap_or(false),
+        sparse_layers: (0..num_layers)
+            .map(|layer| (layer + 1).is_multiple_of(step) && !is_dense(layer))
+            .collect(),
+    }))
 }
 
 fn activation(fields: &Fields<'_>, gemma: bool) -> Result<Activation, ModelError> {

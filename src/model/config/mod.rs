@@ -1,9 +1,11 @@
 //! [`ModelConfig`]: shapes and settings, read from either dialect.
 
+mod experts;
 mod gguf;
 mod huggingface;
 mod rope;
 
+pub use experts::ExpertSettings;
 pub use rope::{RopeScaling, RopeSettings};
 
 use super::ModelError;
@@ -18,15 +20,18 @@ pub enum Family {
     Llama,
     /// Qwen3, dense.
     Qwen3,
+    /// Qwen3 with experts.
+    Qwen3Moe,
     /// Gemma 3, text.
     Gemma3,
 }
 
 impl Family {
     /// Every family, with the name HF configs (`model_type`) and GGUF files (`general.architecture`) give it.
-    pub const ALL: [(Family, &'static [&'static str]); 3] = [
+    pub const ALL: [(Family, &'static [&'static str]); 4] = [
         (Family::Llama, &["llama"]),
         (Family::Qwen3, &["qwen3"]),
+        (Family::Qwen3Moe, &["qwen3_moe", "qwen3moe"]),
         (Family::Gemma3, &["gemma3_text", "gemma3"]),
     ];
 
@@ -41,12 +46,19 @@ impl Family {
 }
 
 /// The gate's non-linearity in the feed-forward block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Activation {
     /// x * sigmoid(x).
     Silu,
     /// The tanh approximation of GELU.
     GeluTanh,
+    /// x * sigmoid(alpha x), x at most `limit`; the other factor is kept between `-limit` and `limit`, and 1 is added to it.
+    ClampedSwiglu {
+        /// Gain of the sigmoid.
+        alpha: f32,
+        /// Bound of both factors.
+        limit: f32,
+    },
 }
 
 /// Shapes and settings of a decoder.
@@ -60,6 +72,8 @@ pub struct ModelConfig {
     pub hidden_size: usize,
     /// Width of the feed-forward block.
     pub intermediate_size: usize,
+    /// The mixture of experts that some or all layers have in the place of the feed-forward block.
+    pub experts: Option<ExpertSettings>,
     /// Query heads.
     pub num_heads: usize,
     /// Key and value heads.
@@ -116,8 +130,15 @@ impl ModelConfig {
     /// Multiply-adds that the layers' weights cost for one token, attention's own left out.
     pub fn weights_per_token(&self) -> u64 {
         let attention = self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads);
-        let layer = self.hidden_size as u64 * (attention + 3 * self.intermediate_size) as u64;
-        layer * self.num_layers() as u64
+        let feed_forward =
+            |layer: usize| match self.experts.as_ref().filter(|experts| experts.has_layer(layer)) {
+                Some(experts) => {
+                    experts.num_experts + 3 * experts.num_experts_per_token * experts.intermediate_size
+                }
+                None => 3 * self.intermediate_size,
+            };
+        let layer = |layer: usize| self.hidden_size as u64 * (attention + feed_forward(layer)) as u64;
+        (0..self.num_layers()).map(layer).sum()
     }
 
     /// What each layer caches.
@@ -150,6 +171,9 @@ impl ModelConfig {
             if size == 0 || size > 1 << 30 {
                 return fail(field, format!("{size} is not a size a model can have"));
             }
+        }
+        if let Some((field, reason)) = self.experts.as_ref().and_then(ExpertSettings::fault) {
+            return fail(field, reason);
         }
         if !self.num_heads.is_multiple_of(self.num_kv_heads) {
             let reason = format!("{} query heads do not divide over it", self.num_heads);

@@ -2,7 +2,7 @@
 
 use crate::model::{ModelConfig, ModelError};
 use crate::ops::{self, Backend, PackedMatrix};
-use crate::weights::Weights;
+use crate::weights::{TensorView, Weights};
 use candle_core::Tensor;
 
 /// Reads tensors of opened weights, checks their shapes, packs them for the backend, and reports progress.
@@ -43,6 +43,29 @@ impl<'a> LayerLoader<'a> {
         let packed = PackedMatrix::pack(self.backend, &tensor)?;
         self.advance(tensor.data.len());
         Ok(packed)
+    }
+
+    /// The `count` matrices that the tensor `[count, out_features, in_features]` of this name holds.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn stacked_matrices(
+        &mut self,
+        name: &str,
+        count: usize,
+        out_features: usize,
+        in_features: usize,
+    ) -> Result<Vec<PackedMatrix>, ModelError> {
+        let tensor = self.weights.require(name, &[count, out_features, in_features])?;
+        // The file's reader checked that the bytes are those of the shape, so each matrix is an equal share of them.
+        let bytes = tensor.data.len() / count;
+        let mut matrices = Vec::with_capacity(count);
+        for data in tensor.data.chunks_exact(bytes.max(1)) {
+            let matrix = TensorView { shape: vec![out_features, in_features], data, ..tensor.clone() };
+            matrices.push(PackedMatrix::pack(self.backend, &matrix)?);
+            self.advance(bytes);
+        }
+        Ok(matrices)
     }
 
     /// The vector `[size]` of this name, `offset` added to each element.

@@ -3,6 +3,8 @@
 mod attention;
 mod context;
 mod decoder;
+mod experts;
+mod feed_forward;
 mod loader;
 mod mlp;
 mod norm;
@@ -11,6 +13,8 @@ mod pre_norm_block;
 pub use attention::Attention;
 pub use context::{ForwardContext, Rows};
 pub use decoder::{Block, Decoder};
+pub use experts::{Expert, ExpertMlp, Linear};
+pub use feed_forward::FeedForward;
 pub use loader::LayerLoader;
 pub use mlp::GatedMlp;
 pub use norm::RmsNorm;
