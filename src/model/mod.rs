@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod config;
 mod gemma3;
+mod gpt_oss;
 pub mod layers;
 mod llama;
 mod load;

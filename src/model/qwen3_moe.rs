@@ -1,16 +1,13 @@
 //! Qwen3-MoE: Qwen3 with experts in the place of the feed-forward block, in all layers or some.
 
-use super::layers::{Decoder, Expert, ExpertMlp, FeedForward, GatedMlp, LayerLoader, Linear, PreNormBlock};
+use super::layers::{Decoder, Expert, ExpertMlp, FeedForward, LayerLoader, Linear, PreNormBlock};
 use super::{CausalLm, ExpertSettings, ModelError};
 use crate::ops::PackedMatrix;
 
 pub(super) fn load(loader: &mut LayerLoader<'_>) -> Result<Box<dyn CausalLm>, ModelError> {
     Ok(Box::new(Decoder::load(loader, |loader, layer| {
         PreNormBlock::with_feed_forward(loader, layer, true, |loader, prefix| {
-            match loader.config.experts.as_ref().filter(|settings| settings.has_layer(layer)) {
-                Some(settings) => Ok(FeedForward::Experts(experts(loader, prefix, settings)?)),
-                None => Ok(FeedForward::Dense(GatedMlp::load(loader, prefix)?)),
-            }
+            FeedForward::load(loader, prefix, layer, experts)
         })
     })?))
 }

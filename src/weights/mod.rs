@@ -11,6 +11,7 @@ mod json;
 pub mod lock;
 pub mod manifest;
 mod mapped;
+mod mxfp4;
 pub mod names;
 mod open;
 pub mod safetensors;
@@ -31,6 +32,7 @@ pub use self::{
     dtype::{Storage, TensorInfo, WeightDtype},
     error::WeightsError,
     gguf::GgufMetadata,
+    mxfp4::Mxfp4Experts,
     names::Conventions,
 };
 use self::{
@@ -130,6 +132,30 @@ impl Weights {
             });
         }
         Ok(view)
+    }
+
+    /// The bytes of a tensor of type `U8`, which is no number of the model but a part of a format (see [`Mxfp4Experts`]).
+    ///
+    /// # Errors
+    /// [`WeightsError::MissingTensor`], [`WeightsError::Dtype`] or [`WeightsError::Shape`].
+    pub fn require_bytes(&self, name: &str, shape: &[usize]) -> Result<&[u8], WeightsError> {
+        let Some(TableEntry { file, info, .. }) = self.table.find(name) else {
+            return Err(WeightsError::MissingTensor { file: self.path.clone(), tensor: name.into() });
+        };
+        let file = &self.files[*file];
+        if info.storage.name() != "U8" {
+            let (tensor, found) = (info.name.clone(), info.storage.name().to_owned());
+            return Err(WeightsError::Dtype { file: file.path.clone(), tensor, found, expected: "U8" });
+        }
+        if info.shape != shape {
+            return Err(WeightsError::Shape {
+                file: file.path.clone(),
+                tensor: info.name.clone(),
+                found: info.shape.clone(),
+                expected: shape.into(),
+            });
+        }
+        Ok(&file.bytes[info.range.clone()])
     }
 
     fn view<'a>(&'a self, entry: &'a TableEntry) -> Result<TensorView<'a>, WeightsError> {

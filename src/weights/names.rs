@@ -44,10 +44,18 @@ const GATED_MLP: &[(&str, &str)] =
 
 /// All experts of a layer in one tensor, which HF checkpoints have one of for each expert.
 const EXPERTS: &[(&str, &str)] = &[
-    ("ffn_gate_inp", "mlp.gate"),
     ("ffn_gate_exps", "mlp.experts.gate_proj"),
     ("ffn_up_exps", "mlp.experts.up_proj"),
     ("ffn_down_exps", "mlp.experts.down_proj"),
+];
+
+const QWEN3_ROUTER: &[(&str, &str)] = &[("ffn_gate_inp", "mlp.gate")];
+
+/// HF's sinks have no suffix; here they are `self_attn.sinks.weight`.
+const GPT_OSS: &[(&str, &str)] = &[
+    ("ffn_gate_inp", "mlp.router"),
+    ("attn_sinks", "self_attn.sinks"),
+    ("post_attention_norm", "post_attention_layernorm"),
 ];
 
 /// One norm in front of attention and one in front of the MLP.
@@ -76,7 +84,13 @@ const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "qwen3moe",
         top: TOP,
-        blocks: &[ATTENTION, QK_NORM, GATED_MLP, EXPERTS, PRE_NORM],
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, EXPERTS, QWEN3_ROUTER, PRE_NORM],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+    },
+    Architecture {
+        name: "gpt-oss",
+        top: TOP,
+        blocks: &[ATTENTION, GATED_MLP, EXPERTS, GPT_OSS],
         conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
     },
     Architecture {

@@ -131,6 +131,11 @@ fn shared_qwen3_moe() {
 }
 
 #[test]
+fn shared_gpt_oss() {
+    check_shared("gpt_oss");
+}
+
+#[test]
 fn shared_gemma3() {
     check_shared("gemma3");
 }

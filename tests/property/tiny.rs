@@ -16,7 +16,7 @@ const BOTH: [KvDtype; 2] = [KvDtype::F32, KvDtype::Bf16];
 const VOCAB: usize = 259;
 
 fn shared() -> Vec<PathBuf> {
-    ["qwen3", "qwen3_moe", "gemma3", "gemma3_rope_linear"]
+    ["qwen3", "qwen3_moe", "gpt_oss", "gemma3", "gemma3_rope_linear"]
         .iter()
         .filter_map(|name| assets::shared_data(&format!("tiny/{name}")))
         .collect()

@@ -6,7 +6,7 @@ mod huggingface;
 mod rope;
 
 pub use experts::ExpertSettings;
-pub use rope::{RopeScaling, RopeSettings};
+pub use rope::{RopeScaling, RopeSettings, Yarn};
 
 use super::ModelError;
 use crate::kv::LayerKv;
@@ -22,16 +22,19 @@ pub enum Family {
     Qwen3,
     /// Qwen3 with experts.
     Qwen3Moe,
+    /// gpt-oss.
+    GptOss,
     /// Gemma 3, text.
     Gemma3,
 }
 
 impl Family {
     /// Every family, with the name HF configs (`model_type`) and GGUF files (`general.architecture`) give it.
-    pub const ALL: [(Family, &'static [&'static str]); 4] = [
+    pub const ALL: [(Family, &'static [&'static str]); 5] = [
         (Family::Llama, &["llama"]),
         (Family::Qwen3, &["qwen3"]),
         (Family::Qwen3Moe, &["qwen3_moe", "qwen3moe"]),
+        (Family::GptOss, &["gpt_oss", "gpt-oss"]),
         (Family::Gemma3, &["gemma3_text", "gemma3"]),
     ];
 
@@ -94,6 +97,10 @@ pub struct ModelConfig {
     pub rope_sliding: RopeSettings,
     /// How rotary pairs lie in a head.
     pub rope_layout: RopeLayout,
+    /// Whether the projections of attention have biases.
+    pub attention_bias: bool,
+    /// Whether each query head has a sink: a score that takes part in the softmax and has no value.
+    pub attention_sinks: bool,
     /// Multiplies q.k.
     pub attention_scale: f32,
     /// The gate's non-linearity.

@@ -1,19 +1,21 @@
 //! [`Attention`]: grouped-query attention over the paged cache.
 
-use super::{ForwardContext, LayerLoader, RmsNorm, Rows};
+use super::{ForwardContext, LayerLoader, Linear, RmsNorm, Rows};
 use crate::model::{ModelConfig, ModelError};
-use crate::ops::{self, AttentionInput, KvArena, PackedMatrix, SequencePages};
+use crate::ops::{self, AttentionInput, KvArena, SequencePages};
 use candle_core::Tensor;
 
 /// Projections, optional norms of queries and keys, rotary embedding, cache write, attention, output projection.
 pub struct Attention {
     layer: usize,
-    q_proj: PackedMatrix,
-    k_proj: PackedMatrix,
-    v_proj: PackedMatrix,
-    o_proj: PackedMatrix,
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    o_proj: Linear,
     q_norm: Option<RmsNorm>,
     k_norm: Option<RmsNorm>,
+    /// One a query head.
+    sinks: Option<Vec<f32>>,
     settings: Settings,
 }
 
@@ -43,7 +45,8 @@ impl Settings {
 }
 
 impl Attention {
-    /// Loads `<prefix>.{q,k,v,o}_proj` and, where `normalises` says so, `q_norm` and `k_norm`.
+    /// Loads `<prefix>.{q,k,v,o}_proj` and, where `normalises` says so, `q_norm` and `k_norm`; biases and sinks where the
+    /// config has them.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where one is missing or has another shape.
@@ -62,12 +65,13 @@ impl Attention {
         };
         Ok(Self {
             layer,
-            q_proj: loader.matrix(&format!("{prefix}.q_proj.weight"), q_size, hidden)?,
-            k_proj: loader.matrix(&format!("{prefix}.k_proj.weight"), kv_size, hidden)?,
-            v_proj: loader.matrix(&format!("{prefix}.v_proj.weight"), kv_size, hidden)?,
-            o_proj: loader.matrix(&format!("{prefix}.o_proj.weight"), hidden, q_size)?,
+            q_proj: loader.linear(&format!("{prefix}.q_proj"), q_size, hidden, config.attention_bias)?,
+            k_proj: loader.linear(&format!("{prefix}.k_proj"), kv_size, hidden, config.attention_bias)?,
+            v_proj: loader.linear(&format!("{prefix}.v_proj"), kv_size, hidden, config.attention_bias)?,
+            o_proj: loader.linear(&format!("{prefix}.o_proj"), hidden, q_size, config.attention_bias)?,
             q_norm: norm(loader, "q_norm")?,
             k_norm: norm(loader, "k_norm")?,
+            sinks: sinks(loader, prefix)?,
             settings: Settings::new(config, layer),
         })
     }
@@ -87,10 +91,10 @@ impl Attention {
         self.write_keys_and_values(x, context, arena)?;
         let backend = context.backend;
         let q = match rows {
-            Rows::All => ops::linear(backend, x, &self.q_proj, None)?,
+            Rows::All => self.q_proj.forward(backend, x)?,
             Rows::Selected => {
                 let x = ops::select_rows(backend, x, &context.batch.output_rows)?;
-                ops::linear(backend, &x, &self.q_proj, None)?
+                self.q_proj.forward(backend, &x)?
             }
         };
         let q = self.heads(&q, self.settings.num_heads, self.q_norm.as_ref(), context, rows)?;
@@ -113,11 +117,11 @@ impl Attention {
                 layer_in_page: slot.layer_in_page,
                 scale: self.settings.scale,
                 window: self.settings.window,
-                sinks: None,
+                sinks: self.sinks.as_deref(),
                 soft_cap: self.settings.soft_cap,
             },
         )?;
-        Ok(ops::linear(backend, &attended, &self.o_proj, None)?)
+        self.o_proj.forward(backend, &attended)
     }
 
     fn write_keys_and_values(
@@ -128,9 +132,9 @@ impl Attention {
     ) -> Result<(), ModelError> {
         let backend = context.backend;
         let num_kv_heads = self.settings.num_kv_heads;
-        let keys = ops::linear(backend, x, &self.k_proj, None)?;
+        let keys = self.k_proj.forward(backend, x)?;
         let keys = self.heads(&keys, num_kv_heads, self.k_norm.as_ref(), context, Rows::All)?;
-        let values = ops::linear(backend, x, &self.v_proj, None)?;
+        let values = self.v_proj.forward(backend, x)?;
         let values = values.reshape((context.batch.num_tokens(), num_kv_heads, self.settings.head_dim))?;
         let slot = context.plan.layers[self.layer];
         let layout = &context.plan.groups[slot.group].layout;
@@ -161,7 +165,18 @@ impl Attention {
     pub fn packed_bytes(&self) -> usize {
         [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj]
             .iter()
-            .map(|matrix| matrix.packed_bytes())
+            .map(|linear| linear.packed_bytes())
             .sum()
     }
+}
+
+/// A score that takes part in a query's softmax and has no value.
+fn sinks(loader: &mut LayerLoader<'_>, prefix: &str) -> Result<Option<Vec<f32>>, ModelError> {
+    if !loader.config.attention_sinks {
+        return Ok(None);
+    }
+    // GGUF files give every tensor a suffix; HF's sinks have none.
+    let suffix = if loader.has(&format!("{prefix}.sinks.weight"))? { ".weight" } else { "" };
+    let sinks = loader.vector(&format!("{prefix}.sinks{suffix}"), loader.config.num_heads, 0.0)?;
+    Ok(Some(sinks.to_vec1()?))
 }

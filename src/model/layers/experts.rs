@@ -1,27 +1,9 @@
 //! [`ExpertMlp`]: each token goes through a few of many gated blocks.
 
-use super::LayerLoader;
+use super::{LayerLoader, Linear};
 use crate::model::{Activation, ExpertSettings, ModelError};
-use crate::ops::{self, Backend, PackedMatrix};
+use crate::ops::{self, Backend};
 use candle_core::Tensor;
-
-/// A linear layer, its bias where it has one.
-pub struct Linear {
-    /// `[out, in]`.
-    pub weight: PackedMatrix,
-    /// `[out]`.
-    pub bias: Option<Tensor>,
-}
-
-impl Linear {
-    /// `x: [rows, in]` to `[rows, out]`.
-    ///
-    /// # Errors
-    /// [`ModelError::Op`] where the shapes do not fit.
-    pub fn forward(&self, backend: &Backend, x: &Tensor) -> Result<Tensor, ModelError> {
-        Ok(ops::linear(backend, x, &self.weight, self.bias.as_ref())?)
-    }
-}
 
 /// One gated block.
 pub struct Expert {
@@ -85,6 +67,6 @@ impl ExpertMlp {
     /// Bytes held in memory.
     pub fn packed_bytes(&self) -> usize {
         let experts = self.experts.iter().flat_map(|expert| [&expert.gate, &expert.up, &expert.down]);
-        experts.chain([&self.router]).map(|linear| linear.weight.packed_bytes()).sum()
+        experts.chain([&self.router]).map(|linear| linear.packed_bytes()).sum()
     }
 }

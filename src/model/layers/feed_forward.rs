@@ -1,7 +1,7 @@
 //! [`FeedForward`]: a layer's second half.
 
-use super::{ExpertMlp, GatedMlp};
-use crate::model::ModelError;
+use super::{ExpertMlp, GatedMlp, LayerLoader};
+use crate::model::{ExpertSettings, ModelError};
 use crate::ops::Backend;
 use candle_core::Tensor;
 
@@ -14,6 +14,22 @@ pub enum FeedForward {
 }
 
 impl FeedForward {
+    /// Loads `prefix`: where the config gives the layer experts, by `experts(loader, prefix, settings)`; else one block.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where a tensor is missing or has another shape.
+    pub fn load(
+        loader: &mut LayerLoader<'_>,
+        prefix: &str,
+        layer: usize,
+        experts: impl FnOnce(&mut LayerLoader<'_>, &str, &ExpertSettings) -> Result<ExpertMlp, ModelError>,
+    ) -> Result<Self, ModelError> {
+        match loader.config.experts.as_ref().filter(|settings| settings.has_layer(layer)) {
+            Some(settings) => experts(loader, prefix, settings).map(Self::Experts),
+            None => GatedMlp::load(loader, prefix).map(Self::Dense),
+        }
+    }
+
     /// `x: [rows, hidden]` to `[rows, hidden]`.
     ///
     /// # Errors
