@@ -9,6 +9,7 @@
 )]
 
 mod damage;
+mod experts;
 mod histories;
 mod models;
 mod settings;

@@ -11,7 +11,7 @@ use longwick::kv::KvPlan;
 use longwick::ops::KvDtype;
 
 /// Checkpoints that are always there.
-pub const OWN: [&str; 3] = ["llama", "qwen3", "gemma3"];
+pub const OWN: [&str; 5] = ["llama", "qwen3", "gemma3", "qwen3_moe", "gpt_oss"];
 
 /// Tokens of the long prompts: past ten spans of 256 keys and every window, and at no edge itself.
 pub const LONG: usize = 2_563;

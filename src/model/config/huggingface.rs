@@ -115,9 +115,17 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
     })
 }
 
+/// Published configs of Qwen3-MoE have the first name, those of gpt-oss and what transformers 5 writes the second.
+fn num_experts(fields: &Fields<'_>) -> Result<usize, ModelError> {
+    match fields.size("num_experts")? {
+        Some(experts) => Ok(experts),
+        None => fields.required_size("num_local_experts"),
+    }
+}
+
 fn gpt_oss_experts(fields: &Fields<'_>, num_layers: usize) -> Result<ExpertSettings, ModelError> {
     Ok(ExpertSettings {
-        num_experts: fields.required_size("num_local_experts")?,
+        num_experts: num_experts(fields)?,
         num_experts_per_token: fields.required_size("num_experts_per_tok")?,
         intermediate_size: fields.required_size("intermediate_size")?,
         normalises_weights: true,
@@ -165,7 +173,7 @@ fn experts(
     };
     let is_dense = |layer: usize| dense_layers.iter().any(|dense| dense.as_u64() == Some(layer as u64));
     Ok(Some(ExpertSettings {
-        num_experts: fields.required_size("num_experts")?,
+        num_experts: num_experts(fields)?,
         num_experts_per_token: fields.required_size("num_experts_per_tok")?,
         intermediate_size: fields.required_size("moe_intermediate_size")?,
         normalises_weights: fields.bool("norm_topk_prob")?.unwrap_or(false),
