@@ -210,6 +210,13 @@ def write_gguf(path, model, config, packed):
     writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if packed:
         writer.add_sliding_window(config.sliding_window)
+    # The bytes alone; the references are of token ids.
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)])
+    writer.add_token_scores([0.0] * VOCAB)
+    writer.add_token_types([gguf.TokenType.UNKNOWN] + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.BYTE] * 256)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
     for name, parameter in model.named_parameters():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue

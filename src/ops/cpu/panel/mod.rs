@@ -32,7 +32,7 @@ pub(crate) trait PanelFormat: Send + Sync + 'static {
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]);
 }
 
-/// A format of plain floats.
+/// A format whose weights are multiplied as f32: plain floats, and MXFP4.
 pub(crate) trait FloatFormat: PanelFormat {
     /// The weights of four consecutive k of sixteen columns, quad `quad` of the panel.
     ///
@@ -93,7 +93,7 @@ macro_rules! with_format {
             WeightDtype::Q4_1 => $crate::ops::cpu::panel::with_format!(@ formats::Q41, $integer => $integers),
             WeightDtype::Q5_0 => $crate::ops::cpu::panel::with_format!(@ formats::Q50, $integer => $integers),
             WeightDtype::Q8_0 => $crate::ops::cpu::panel::with_format!(@ formats::Q80, $integer => $integers),
-            WeightDtype::Mxfp4 => $crate::ops::cpu::panel::with_format!(@ formats::Mxfp4, $integer => $integers),
+            WeightDtype::Mxfp4 => $crate::ops::cpu::panel::with_format!(@ formats::Mxfp4, $float => $floats),
             WeightDtype::Q4K => $crate::ops::cpu::panel::with_format!(@ formats::Q4K, $integer => $integers),
             WeightDtype::Q5K => $crate::ops::cpu::panel::with_format!(@ formats::Q5K, $integer => $integers),
             WeightDtype::Q6K => $crate::ops::cpu::panel::with_format!(@ formats::Q6K, $integer => $integers),

@@ -1,7 +1,9 @@
-//! MXFP4: 32-element blocks of four-bit floats under one power of two (source: ggml's `block_mxfp4`; OCP Microscaling
-//! Formats 1.0).
+//! MXFP4: 32-element blocks of four-bit floats under one power of two (source: ggml's `block_mxfp4`; OCP Microscaling Formats 1.0).
+//!
+//! Its products are taken in f32, unlike those of the other quantised formats: the models that have it choose experts by their
+//! router's logits, and fixed-point rows moved those far enough to change choices.
 use super::{
-    Group, IntegerFormat, LANES, Lanes, PanelFormat, QUAD,
+    FloatFormat, LANES, Lanes, PanelFormat, QUAD,
     layout::{put_nibbles, split_nibbles},
 };
 
@@ -29,31 +31,40 @@ impl PanelFormat for Mxfp4 {
     }
 }
 
-impl IntegerFormat for Mxfp4 {
-    const GROUP: usize = BLOCK;
-    const OFFSETS: bool = false;
-
+impl FloatFormat for Mxfp4 {
     #[inline(always)]
-    unsafe fn group<L: Lanes>(lanes: L, panel: *const u8, group: usize) -> Group<L> {
-        // SAFETY: the caller promises that the panel has the group.
-        let (exponent, low) = unsafe {
-            let block = panel.add(group * Self::PANEL_BYTES);
-            (lanes.load_u8(block), block.add(LANES))
+    unsafe fn quad<L: Lanes>(lanes: L, panel: *const u8, quad: usize) -> [L::F; QUAD] {
+        const QUADS: usize = BLOCK / QUAD;
+        // SAFETY: the caller promises that the panel has the quad: two lines of sixteen bytes, in a block that begins with scales.
+        let (exponent, [a, b]) = unsafe {
+            let block = panel.add(quad / QUADS * Self::PANEL_BYTES);
+            let from = block.add(LANES + quad % QUADS * QUAD / 2 * LANES);
+            let pairs = [lanes.look_up_nibbles(from, &DOUBLED), lanes.look_up_nibbles(from.add(LANES), &DOUBLED)];
+            (lanes.load_u8(block), pairs)
         };
-        // 2^(e - 127) / 2 has the exponent bits e - 1. For e below 2 that is no normal number: 2^-128 and 2^-127 have one bit of
-        // mantissa, which (e + 1) << 21 is for these two, and less than the other for the rest.
-        let normal = lanes.shl_int(lanes.sub_int(exponent, lanes.splat_int(1)), 23);
-        let denormal = lanes.shl_int(lanes.add_int(exponent, lanes.splat_int(1)), 21);
-        let scale = lanes.from_bits(lanes.max_int(normal, denormal));
-        Group { low, high: low, scale, offset: lanes.splat(0.0) }
+        let scale = half_of_power(lanes, exponent);
+        // Written out: a call to a closure may lose the instruction set.
+        [
+            lanes.mul(scale, lanes.to_float(low_half(lanes, a))),
+            lanes.mul(scale, lanes.to_float(lanes.sar_int(a, 16))),
+            lanes.mul(scale, lanes.to_float(low_half(lanes, b))),
+            lanes.mul(scale, lanes.to_float(lanes.sar_int(b, 16))),
+        ]
     }
+}
 
-    #[inline(always)]
-    unsafe fn quad<L: Lanes>(lanes: L, group: &Group<L>, quad: usize) -> [L::I; QUAD / 2] {
-        // SAFETY: a quad is two lines of sixteen bytes.
-        unsafe {
-            let from = group.low.add(quad * QUAD / 2 * LANES);
-            [lanes.look_up_nibbles(from, &DOUBLED), lanes.look_up_nibbles(from.add(LANES), &DOUBLED)]
-        }
-    }
+/// 2^(exponent - 127) / 2.
+#[inline(always)]
+fn half_of_power<L: Lanes>(lanes: L, exponent: L::I) -> L::F {
+    // Its exponent's bits are e - 1. For e below 2 it is no normal number: 2^-128 and 2^-127 have one bit of mantissa, which
+    // (e + 1) << 21 is for these two, and less than the other for the rest.
+    let normal = lanes.shl_int(lanes.sub_int(exponent, lanes.splat_int(1)), 23);
+    let denormal = lanes.shl_int(lanes.add_int(exponent, lanes.splat_int(1)), 21);
+    lanes.from_bits(lanes.max_int(normal, denormal))
+}
+
+/// The signed low half of each lane.
+#[inline(always)]
+fn low_half<L: Lanes>(lanes: L, pair: L::I) -> L::I {
+    lanes.sar_int(lanes.shl_int(pair, 16), 16)
 }

@@ -62,8 +62,9 @@ fn block(dtype: WeightDtype) -> (usize, usize, &'static [usize]) {
     }
 }
 
+/// Whether weights are multiplied as f32.
 pub(crate) fn is_float(dtype: WeightDtype) -> bool {
-    block(dtype).0 == 1
+    block(dtype).0 == 1 || dtype == WeightDtype::Mxfp4
 }
 
 /// A `[rows, columns]` tensor's bytes: any quants, scales of either sign up to 0.05.
