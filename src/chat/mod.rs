@@ -41,8 +41,8 @@ pub use error::ChatError;
 
 use date::Date;
 use environment::Template;
-use reasoning::{PromptState, Style};
 use harmony::Recovery;
+use reasoning::{PromptState, Style};
 use render::{Format, Renderer, Rendering};
 
 /// How a model's conversations are written. Cheap to clone (`Arc` inside).
@@ -63,7 +63,7 @@ struct Inner {
 
 enum Source {
     Plain,
-    Jinja(Template),
+    Jinja(Box<Template>),
     Harmony,
 }
 
@@ -165,7 +165,7 @@ impl ChatTemplate {
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         Ok(Self {
             inner: Arc::new(Inner {
-                source: Source::Jinja(template),
+                source: Source::Jinja(Box::new(template)),
                 style: Style::of(source),
                 bos_text: text(tokenizer.bos_text()),
                 eos_text: text(tokenizer.eos_text()),

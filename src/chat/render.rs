@@ -48,7 +48,11 @@ impl Renderer<'_> {
                 Ok((text, found)) => {
                     return Ok(Rendering { text, found, adaptations });
                 }
-                Err(failure @ (ChatError::OutOfFuel { .. } | ChatError::Syntax { .. } | ChatError::ReasoningEffort { .. })) => {
+                Err(
+                    failure @ (ChatError::OutOfFuel { .. }
+                    | ChatError::Syntax { .. }
+                    | ChatError::ReasoningEffort { .. }),
+                ) => {
                     return Err(failure);
                 }
                 Err(error) => (message_of(&error), error),

@@ -22,7 +22,9 @@ fn experts(
     let router = loader.linear(&format!("{prefix}.router"), settings.num_experts, hidden, true)?;
     let prefix = format!("{prefix}.experts");
     let (gates, ups) = match loader.has(&format!("{prefix}.gate_proj.weight"))? {
-        true => (stacked(loader, &prefix, "gate_proj", settings)?, stacked(loader, &prefix, "up_proj", settings)?),
+        true => {
+            (stacked(loader, &prefix, "gate_proj", settings)?, stacked(loader, &prefix, "up_proj", settings)?)
+        }
         false => published_gates_and_ups(loader, &prefix, settings)?,
     };
     let downs = match loader.has(&format!("{prefix}.down_proj.weight"))? {
@@ -41,7 +43,8 @@ fn stacked(
     projection: &str,
     settings: &ExpertSettings,
 ) -> Result<Vec<Linear>, ModelError> {
-    let (hidden, inner, count) = (loader.config.hidden_size, settings.intermediate_size, settings.num_experts);
+    let (hidden, inner, count) =
+        (loader.config.hidden_size, settings.intermediate_size, settings.num_experts);
     let (rows, columns) = if projection == "down_proj" { (hidden, inner) } else { (inner, hidden) };
     let weights = loader.stacked_matrices(&format!("{prefix}.{projection}.weight"), count, rows, columns)?;
     let biases = loader.stacked_vectors(&format!("{prefix}.{projection}.bias"), count, rows)?;
@@ -54,12 +57,15 @@ fn published_gates_and_ups(
     prefix: &str,
     settings: &ExpertSettings,
 ) -> Result<(Vec<Linear>, Vec<Linear>), ModelError> {
-    let (hidden, inner, count) = (loader.config.hidden_size, settings.intermediate_size, settings.num_experts);
+    let (hidden, inner, count) =
+        (loader.config.hidden_size, settings.intermediate_size, settings.num_experts);
     let biases = loader.stacked_vectors(&format!("{prefix}.gate_up_proj_bias"), count, 2 * inner)?;
     let mut half = |first: usize| -> Result<Vec<Linear>, ModelError> {
         let rows = (first..2 * inner).step_by(2);
-        let weights = loader.mxfp4_matrices(&format!("{prefix}.gate_up_proj"), [count, 2 * inner, hidden], rows)?;
-        let every_second = |bias: &Tensor| bias.reshape((inner, 2))?.narrow(1, first, 1)?.contiguous()?.reshape(inner);
+        let weights =
+            loader.mxfp4_matrices(&format!("{prefix}.gate_up_proj"), [count, 2 * inner, hidden], rows)?;
+        let every_second =
+            |bias: &Tensor| bias.reshape((inner, 2))?.narrow(1, first, 1)?.contiguous()?.reshape(inner);
         let biases = biases.iter().map(every_second).collect::<Result<Vec<_>, _>>()?;
         Ok(linears(weights, biases))
     };
@@ -71,7 +77,8 @@ fn published_downs(
     prefix: &str,
     settings: &ExpertSettings,
 ) -> Result<Vec<Linear>, ModelError> {
-    let (hidden, inner, count) = (loader.config.hidden_size, settings.intermediate_size, settings.num_experts);
+    let (hidden, inner, count) =
+        (loader.config.hidden_size, settings.intermediate_size, settings.num_experts);
     let biases = loader.stacked_vectors(&format!("{prefix}.down_proj_bias"), count, hidden)?;
     let weights = loader.mxfp4_matrices(&format!("{prefix}.down_proj"), [count, hidden, inner], 0..hidden)?;
     Ok(linears(weights, biases))

@@ -30,14 +30,15 @@ pub(in crate::chat) fn render(
 /// Where the model's last message is an answer, reasoning before the first answer is left out.
 ///
 /// This is the rule of OpenAI's renderer: reasoning that led to a call stays as long as no answer followed it.
-pub(in crate::chat) fn without_past_analysis(messages: &[HarmonyMessage]) -> impl Iterator<Item = &HarmonyMessage> {
+pub fn without_past_analysis(messages: &[HarmonyMessage]) -> impl Iterator<Item = &HarmonyMessage> {
     let last = messages.iter().rfind(|message| message.author == ASSISTANT);
     let first_answer = messages.iter().position(|message| message.is_in("final"));
     let dropped = match last {
         Some(last) if last.is_in("final") => first_answer.unwrap_or(0),
         _ => 0,
     };
-    let kept = move |(index, message): &(usize, &HarmonyMessage)| *index >= dropped || !message.is_in("analysis");
+    let kept =
+        move |(index, message): &(usize, &HarmonyMessage)| *index >= dropped || !message.is_in("analysis");
     messages.iter().enumerate().filter(kept).map(|(_, message)| message)
 }
 

@@ -17,12 +17,13 @@ mod system;
 mod tools;
 mod typescript;
 
+pub use conversation::without_past_analysis;
 pub use message::HarmonyMessage;
 pub use parser::{HarmonyParser, ParsedMessage, Recovery, StreamStart};
 pub use system::{ReasoningEffort, SystemMessage, developer_content};
 pub use tools::{Tool, ToolNamespace};
 
-pub(super) use conversation::{render, without_past_analysis};
+pub(super) use conversation::render;
 
 /// Part of a template's digest; to be changed with the rendering.
 pub(super) const FORMAT: &str = "longwick harmony 1";

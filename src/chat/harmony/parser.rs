@@ -51,8 +51,14 @@ pub enum Recovery {
 enum State {
     Outside,
     /// `from_prompt`: the prompt named the author.
-    Header { text: String, from_prompt: bool },
-    Content { header: Header, text: String },
+    Header {
+        text: String,
+        from_prompt: bool,
+    },
+    Content {
+        header: Header,
+        text: String,
+    },
 }
 
 /// Reads an output piece by piece. No output is an error: what breaks the format is read as well as it can be, and recorded.
@@ -72,9 +78,10 @@ impl HarmonyParser {
     pub fn new(start: StreamStart) -> Self {
         let state = match start {
             StreamStart::Header => State::Header { text: String::new(), from_prompt: true },
-            StreamStart::Analysis => {
-                State::Content { header: Header::read(&format!("{CHANNEL}analysis"), false), text: String::new() }
-            }
+            StreamStart::Analysis => State::Content {
+                header: Header::read(&format!("{CHANNEL}analysis"), false),
+                text: String::new(),
+            },
             StreamStart::Outside => State::Outside,
         };
         Self { state, pending: String::new(), messages: Vec::new(), recoveries: Vec::new() }
@@ -138,8 +145,7 @@ impl HarmonyParser {
     }
 
     fn marker(&mut self, marker: &str) {
-        let next_header =
-            |text: &str| State::Header { text: text.to_owned(), from_prompt: text == CHANNEL };
+        let next_header = |text: &str| State::Header { text: text.to_owned(), from_prompt: text == CHANNEL };
         match (std::mem::replace(&mut self.state, State::Outside), marker) {
             (State::Outside, START) => self.state = next_header(""),
             (State::Outside, CHANNEL) => {
@@ -217,7 +223,8 @@ fn first_marker(text: &str) -> Option<(usize, &'static str)> {
 
 /// Bytes at the end of the text that may be the beginning of a marker.
 fn unfinished_marker(text: &str) -> usize {
-    let begins = |length: &usize| MARKERS.iter().any(|marker| marker.starts_with(&text[text.len() - length..]));
+    let begins =
+        |length: &usize| MARKERS.iter().any(|marker| marker.starts_with(&text[text.len() - length..]));
     let longest = MARKERS.iter().map(|marker| marker.len() - 1).max().unwrap_or(0);
     let lengths = (1..=longest.min(text.len())).rev();
     lengths.filter(|length| text.is_char_boundary(text.len() - length)).find(begins).unwrap_or(0)

@@ -75,8 +75,7 @@ impl SystemMessage {
             let mut section =
                 format!("# Valid channels: {channels}. Channel must be included for every message.");
             if defines_functions {
-                section
-                    .push_str("\nCalls to these tools must go to the commentary channel: 'functions'.");
+                section.push_str("\nCalls to these tools must go to the commentary channel: 'functions'.");
             }
             sections.push(section);
         }

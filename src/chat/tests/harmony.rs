@@ -246,10 +246,8 @@ fn past_reasoning() {
     let called = model("commentary", "{\"location\": \"San Francisco\"}")
         .to("functions.lookup_weather")
         .of_type("<|constrain|>json");
-    let told = HarmonyMessage::new(
-        "functions.lookup_weather",
-        "{\"temperature\": 20, \"description\": \"sunny\"}",
-    );
+    let told =
+        HarmonyMessage::new("functions.lookup_weather", "{\"temperature\": 20, \"description\": \"sunny\"}");
     let weather = user("What is the weather in SF?");
     check("does_not_drop_if_ongoing_analysis", &[weather, model("analysis", thought), called, told]);
     if let Some(expected) = golden("keep_analysis_between_finals") {
@@ -264,8 +262,7 @@ fn past_reasoning() {
         assert_eq!(written(without_past_analysis(&messages)), expected);
     }
     if let Some(expected) = golden("preserve_cot") {
-        let thought =
-            model("analysis", "User asks a simple question: \"What is 2 + 2?\" The answer: 4.");
+        let thought = model("analysis", "User asks a simple question: \"What is 2 + 2?\" The answer: 4.");
         let messages = [asked[0].clone(), thought, answer, asked[1].clone()];
         assert_eq!(written(&messages) + "<|start|>assistant", expected);
     }

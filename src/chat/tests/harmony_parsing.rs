@@ -61,7 +61,10 @@ fn golden_outputs() {
     if let Some(text) = golden_tokens("simple_reasoning_response") {
         let (messages, recoveries) = read(&text, StreamStart::Header);
         let [thought, answer] = &parts(&messages)[..] else { panic!("{messages:?}") };
-        assert_eq!((thought[0], thought[2], answer[0], answer[2]), ("assistant", "analysis", "assistant", "final"));
+        assert_eq!(
+            (thought[0], thought[2], answer[0], answer[2]),
+            ("assistant", "analysis", "assistant", "final")
+        );
         assert!(thought[4].starts_with("[1844][31064]") && thought[4].ends_with("[6052][13]"), "{thought:?}");
         assert_eq!(answer[4], "[17][659][220][17][314][220][19][13]");
         assert!(recoveries.is_empty() && !messages[1].is_complete);
@@ -81,7 +84,8 @@ fn golden_outputs() {
 /// The same messages wherever the pieces end, markers included.
 #[test]
 fn pieces_may_end_anywhere() {
-    let broken = "<|channel|>analysis<|message|>é<|not|> <|<|end|>x<|start|><|channel|>final<|message|>a<|messag";
+    let broken =
+        "<|channel|>analysis<|message|>é<|not|> <|<|end|>x<|start|><|channel|>final<|message|>a<|messag";
     for text in golden("streamable_parser").iter().map(String::as_str).chain([broken]) {
         let whole = read(text, StreamStart::Header);
         let characters: Vec<char> = text.chars().collect();
@@ -96,7 +100,10 @@ fn pieces_may_end_anywhere() {
     if let Some(text) = golden("streamable_parser") {
         let (messages, recoveries) = read(&text, StreamStart::Header);
         assert!(recoveries.is_empty());
-        let heads: Vec<_> = parts(&messages).into_iter().map(|[author, to, channel, kind, _]| [author, to, channel, kind]).collect();
+        let heads: Vec<_> = parts(&messages)
+            .into_iter()
+            .map(|[author, to, channel, kind, _]| [author, to, channel, kind])
+            .collect();
         let expected = [
             ["assistant", "", "analysis", ""],
             ["assistant", "browser.search", "commentary", "code"],
@@ -137,7 +144,12 @@ fn broken_outputs_are_read_and_recorded() {
     use Recovery::{MissingMessageMarker, MissingStart, StrayMarker, UnclosedMessage, UnfinishedHeader};
     let header = StreamStart::Header;
     let said = |channel, content| ["assistant", "", channel, "", content];
-    check("<|channel|>commentary Hello<|end|>", header, &[said("commentary", "Hello")], &[MissingMessageMarker]);
+    check(
+        "<|channel|>commentary Hello<|end|>",
+        header,
+        &[said("commentary", "Hello")],
+        &[MissingMessageMarker],
+    );
     let two = [said("analysis", "Hm."), said("final", "Yes.")];
     let body = "<|channel|>analysis<|message|>Hm.";
     for (middle, recovery) in [
@@ -145,7 +157,10 @@ fn broken_outputs_are_read_and_recorded() {
         ("<|end|>assistant<|channel|>final<|message|>", MissingStart),
         ("<|channel|>final<|message|>", UnclosedMessage),
         ("<|start|>assistant<|channel|>final<|message|>", UnclosedMessage),
-        ("<|message|><|end|><|start|>assistant<|channel|>final<|message|>", StrayMarker { marker: "<|message|>".into() }),
+        (
+            "<|message|><|end|><|start|>assistant<|channel|>final<|message|>",
+            StrayMarker { marker: "<|message|>".into() },
+        ),
         (
             "<|end|><|return|><|start|>assistant<|channel|>final<|message|>",
             StrayMarker { marker: "<|return|>".into() },
@@ -192,7 +207,17 @@ fn messages_in_the_name_of_a_tool_are_no_calls() {
 /// Whatever order markers and text come in, nothing panics and no text is invented.
 #[test]
 fn any_output_is_read() {
-    let pieces = ["<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|call|>", "assistant", " to=x", "final", "é"];
+    let pieces = [
+        "<|start|>",
+        "<|message|>",
+        "<|channel|>",
+        "<|end|>",
+        "<|call|>",
+        "assistant",
+        " to=x",
+        "final",
+        "é",
+    ];
     let mut text = String::new();
     for number in 0..9_usize.pow(4) {
         text.clear();

@@ -48,8 +48,9 @@ impl Fields<'_> {
             Some("yarn") => {
                 let factor = required("rope.scaling.factor")?;
                 let original = "rope.scaling.original_context_length";
-                let original_context =
-                    self.size(original)?.ok_or_else(|| self.missing(&format!("{}.{original}", self.architecture)))?;
+                let original_context = self
+                    .size(original)?
+                    .ok_or_else(|| self.missing(&format!("{}.{original}", self.architecture)))?;
                 Ok(RopeScaling::Yarn(Yarn {
                     factor,
                     original_context: original_context as f32,

@@ -1,8 +1,10 @@
 //! The Hugging Face dialect: `config.json`, with `rope_scaling` or `rope_parameters`, nested or not.
 
+mod experts;
+
 use serde_json::Value;
 
-use super::{Activation, ExpertSettings, Family, ModelConfig, RopeScaling, RopeSettings, Yarn};
+use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings, Yarn};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
@@ -93,7 +95,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         vocab_size: fields.required_size("vocab_size")?,
         hidden_size,
         intermediate_size: fields.required_size("intermediate_size")?,
-        experts: experts(&fields, family, num_layers)?,
+        experts: experts::read(&fields, family, num_layers)?,
         num_heads,
         num_kv_heads: fields.size("num_key_value_heads")?.unwrap_or(num_heads),
         head_dim,
@@ -115,24 +117,6 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
     })
 }
 
-/// Published configs of Qwen3-MoE have the first name, those of gpt-oss and what transformers 5 writes the second.
-fn num_experts(fields: &Fields<'_>) -> Result<usize, ModelError> {
-    match fields.size("num_experts")? {
-        Some(experts) => Ok(experts),
-        None => fields.required_size("num_local_experts"),
-    }
-}
-
-fn gpt_oss_experts(fields: &Fields<'_>, num_layers: usize) -> Result<ExpertSettings, ModelError> {
-    Ok(ExpertSettings {
-        num_experts: num_experts(fields)?,
-        num_experts_per_token: fields.required_size("num_experts_per_tok")?,
-        intermediate_size: fields.required_size("intermediate_size")?,
-        normalises_weights: true,
-        sparse_layers: vec![true; num_layers],
-    })
-}
-
 /// Settings that change the arithmetic and that no family here has.
 fn refuse_what_is_not_built(fields: &Fields<'_>, family: Family) -> Result<(), ModelError> {
     for field in ["mlp_bias", "use_bidirectional_attention"] {
@@ -145,50 +129,20 @@ fn refuse_what_is_not_built(fields: &Fields<'_>, family: Family) -> Result<(), M
         Some("mxfp4") if family == Family::GptOss => Ok(()),
         method => {
             let method = method.unwrap_or("no quant_method");
-            fields.fail("quantization_config", format!("{method}: only gpt-oss may be quantised here, by mxfp4"))
+            fields.fail(
+                "quantization_config",
+                format!("{method}: only gpt-oss may be quantised here, by mxfp4"),
+            )
         }
     }
-}
-
-fn experts(
-    fields: &Fields<'_>,
-    family: Family,
-    num_layers: usize,
-) -> Result<Option<ExpertSettings>, ModelError> {
-    match family {
-        Family::GptOss => return gpt_oss_experts(fields, num_layers).map(Some),
-        Family::Qwen3Moe => {}
-        _ => return Ok(None),
-    }
-    let step = fields.size("decoder_sparse_step")?.unwrap_or(1);
-    if step == 0 {
-        return fields.fail("decoder_sparse_step", "0 is not a number of layers");
-    }
-    let dense_layers = match fields.get("mlp_only_layers").map(|layers| (layers, layers.as_array())) {
-        None => &[][..],
-        Some((_, Some(layers))) if layers.iter().all(Value::is_u64) => layers,
-        Some((layers, _)) => {
-            return fields.fail("mlp_only_layers", format!("{layers} is not a list of layers"));
-        }
-    };
-    let is_dense = |layer: usize| dense_layers.iter().any(|dense| dense.as_u64() == Some(layer as u64));
-    Ok(Some(ExpertSettings {
-        num_experts: num_experts(fields)?,
-        num_experts_per_token: fields.required_size("num_experts_per_tok")?,
-        intermediate_size: fields.required_size("moe_intermediate_size")?,
-        normalises_weights: fields.bool("norm_topk_prob")?.unwrap_or(false),
-        sparse_layers: (0..num_layers)
-            .map(|layer| (layer + 1).is_multiple_of(step) && !is_dense(layer))
-            .collect(),
-    }))
 }
 
 fn activation(fields: &Fields<'_>, family: Family) -> Result<Activation, ModelError> {
     if family == Family::GptOss {
         let alpha = fields.float("swiglu_alpha")?.unwrap_or(1.702);
         return match fields.float("swiglu_limit")?.unwrap_or(7.0) {
-            limit if limit > 0.0 => Ok(Activation::ClampedSwiglu { alpha, limit }),
-            limit => fields.fail("swiglu_limit", format!("{limit} is not positive")),
+            limit if limit > 0.0 && limit.is_finite() => Ok(Activation::ClampedSwiglu { alpha, limit }),
+            limit => fields.fail("swiglu_limit", format!("{limit} is not positive and finite")),
         };
     }
     let field = if fields.get("hidden_activation").is_some() { "hidden_activation" } else { "hidden_act" };
@@ -255,6 +209,8 @@ fn ropes(
     let theta = fields.float("rope_theta")?;
     let full = match fields.object("rope_scaling") {
         Some(scaling) => rope(&scaling, theta, head_dim)?,
+        // Its published models stretch their context, and are not themselves without.
+        None if family == Family::GptOss => return fields.fail("rope_parameters", "is missing"),
         None => RopeSettings {
             theta: theta.unwrap_or(10_000.0),
             rotary_dim: head_dim,
@@ -273,13 +229,15 @@ fn ropes(
 fn yarn(fields: &Fields<'_>, factor: f32, original_context: f32) -> Result<Yarn, ModelError> {
     // A zero stands for an absent value here, as it does for the models' own code.
     let positive = |field: &str| fields.float(field).map(|value| value.filter(|&value| value != 0.0));
-    let attention_factor = match (fields.float("attention_factor")?, positive("mscale")?, positive("mscale_all_dim")?) {
-        (Some(given), _, _) => f64::from(given),
-        (None, Some(mscale), Some(all_dim)) => {
-            Yarn::default_attention_factor(factor, mscale) / Yarn::default_attention_factor(factor, all_dim)
-        }
-        (None, _, _) => Yarn::default_attention_factor(factor, 1.0),
-    };
+    let attention_factor =
+        match (fields.float("attention_factor")?, positive("mscale")?, positive("mscale_all_dim")?) {
+            (Some(given), _, _) => f64::from(given),
+            (None, Some(mscale), Some(all_dim)) => {
+                Yarn::default_attention_factor(factor, mscale)
+                    / Yarn::default_attention_factor(factor, all_dim)
+            }
+            (None, _, _) => Yarn::default_attention_factor(factor, 1.0),
+        };
     Ok(Yarn {
         factor,
         original_context,
@@ -300,7 +258,11 @@ fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<Rope
     let scaling = match kind {
         "default" => RopeScaling::None,
         "linear" => RopeScaling::Linear { factor: required("factor")? },
-        "yarn" => RopeScaling::Yarn(yarn(fields, required("factor")?, required("original_max_position_embeddings")?)?),
+        "yarn" => RopeScaling::Yarn(yarn(
+            fields,
+            required("factor")?,
+            required("original_max_position_embeddings")?,
+        )?),
         "llama3" => RopeScaling::Llama3 {
             factor: required("factor")?,
             low_frequency_factor: required("low_freq_factor")?,

@@ -55,7 +55,8 @@ impl Yarn {
     /// First and last pair of the ramp.
     fn ramp(&self, theta: f32, rotary_dim: usize) -> (f64, f64) {
         let pair_of = |turns: f32| {
-            let wavelength = f64::from(self.original_context) / (f64::from(turns) * 2.0 * std::f64::consts::PI);
+            let wavelength =
+                f64::from(self.original_context) / (f64::from(turns) * 2.0 * std::f64::consts::PI);
             rotary_dim as f64 * wavelength.ln() / (2.0 * f64::from(theta).ln())
         };
         let (mut low, mut high) = (pair_of(self.beta_fast), pair_of(self.beta_slow));

@@ -116,7 +116,12 @@ impl<'a> LayerLoader<'a> {
     ///
     /// # Errors
     /// [`ModelError::Weights`] where it is missing or has another shape.
-    pub fn stacked_vectors(&mut self, name: &str, count: usize, size: usize) -> Result<Vec<Tensor>, ModelError> {
+    pub fn stacked_vectors(
+        &mut self,
+        name: &str,
+        count: usize,
+        size: usize,
+    ) -> Result<Vec<Tensor>, ModelError> {
         let tensor = self.weights.require(name, &[count, size])?;
         let bytes = tensor.data.len() / count;
         let mut vectors = Vec::with_capacity(count);

@@ -39,7 +39,8 @@ impl FloatFormat for Mxfp4 {
         let (exponent, [a, b]) = unsafe {
             let block = panel.add(quad / QUADS * Self::PANEL_BYTES);
             let from = block.add(LANES + quad % QUADS * QUAD / 2 * LANES);
-            let pairs = [lanes.look_up_nibbles(from, &DOUBLED), lanes.look_up_nibbles(from.add(LANES), &DOUBLED)];
+            let pairs =
+                [lanes.look_up_nibbles(from, &DOUBLED), lanes.look_up_nibbles(from.add(LANES), &DOUBLED)];
             (lanes.load_u8(block), pairs)
         };
         let scale = half_of_power(lanes, exponent);
