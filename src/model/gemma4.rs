@@ -99,7 +99,7 @@ impl PerLayerInput {
         let backend = context.backend;
         let input = self.input(context, rows)?;
         let gate = ops::linear(backend, x, &self.gate, None)?;
-        let gated = self.activation.gated(backend, &gate, &input)?;
+        let gated = self.activation.gate(backend, &gate, &input)?;
         let out = ops::linear(backend, &gated, &self.out, None)?;
         let out = self.out_norm.forward(backend, &out)?;
         Ok(ops::add(backend, x, &out)?)

@@ -4,13 +4,15 @@ pub mod batch;
 pub mod config;
 mod gemma3;
 mod gemma4;
+mod gpt_oss;
 pub mod layers;
 mod llama;
 mod load;
 mod qwen3;
+mod qwen3_moe;
 
 pub use batch::{ForwardBatch, GroupBatch, SequenceTable};
-pub use config::{Activation, Family, ModelConfig, RopeSettings};
+pub use config::{Activation, ExpertSettings, Family, ModelConfig, RopeSettings};
 pub use load::load_model;
 
 use crate::kv::{KvPlan, LayerKv};

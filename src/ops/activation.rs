@@ -47,16 +47,40 @@ pub fn gelu_tanh_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Te
     binary(backend, cpu::elementwise::GeluTanhMul, ("gate", gate), ("up", up))
 }
 
+/// `(up + 1) * gate * sigmoid(alpha * gate)`, same shape; before that `gate` is cut off above `limit`, and `up` above `limit`
+/// and below `-limit`.
+///
+/// # Errors
+/// [`OpError::Shape`] when the shapes differ; [`OpError::Value`] when the limit is not positive and finite.
+///
+/// # Source
+/// The reference implementation of gpt-oss (`swiglu`).
+pub fn clamped_swiglu(
+    backend: &Backend,
+    gate: &Tensor,
+    up: &Tensor,
+    alpha: f32,
+    limit: f32,
+) -> Result<Tensor, OpError> {
+    require_positive("limit", limit)?;
+    let op = cpu::elementwise::ClampedSwiglu { alpha, limit };
+    binary(backend, op, ("gate", gate), ("up", up))
+}
+
 /// `cap * tanh(x / cap)`.
 ///
 /// # Errors
 /// [`OpError::Value`] when the cap is not positive and finite.
 pub fn soft_cap(backend: &Backend, x: &Tensor, cap: f32) -> Result<Tensor, OpError> {
-    if !(cap.is_finite() && cap > 0.0) {
-        let expected = "positive and finite".to_owned();
-        return Err(OpError::Value { argument: "cap", expected, found: cap.to_string() });
-    }
+    require_positive("cap", cap)?;
     binary(backend, cpu::elementwise::SoftCap { cap }, ("x", x), ("x", x))
+}
+
+fn require_positive(argument: &'static str, value: f32) -> Result<(), OpError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(OpError::Value { argument, expected: "positive and finite".to_owned(), found: value.to_string() })
 }
 
 fn binary(

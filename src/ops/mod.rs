@@ -15,13 +15,14 @@ mod mapped_embedding;
 mod norm;
 mod packed;
 mod rope;
+mod routing;
 mod rows;
 mod tensors;
 #[cfg(test)]
 mod testing;
 mod vector;
 
-pub use activation::{add, gelu_tanh_mul, scale, silu_mul, soft_cap};
+pub use activation::{add, clamped_swiglu, gelu_tanh_mul, scale, silu_mul, soft_cap};
 pub use attention::{AttentionInput, SequencePages, paged_attention};
 pub use backend::{Backend, CpuBackend, InstructionSet};
 pub use embedding::embedding;
@@ -33,5 +34,6 @@ pub use mapped_embedding::mapped_embedding;
 pub use norm::rms_norm;
 pub use packed::PackedMatrix;
 pub use rope::{RopeAngles, RopeLayout, rope};
+pub use routing::{ExpertGroup, Routing, route, weighted_sum};
 pub use rows::select_rows;
 pub use vector::vector;

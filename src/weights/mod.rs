@@ -12,6 +12,7 @@ pub mod lock;
 pub mod manifest;
 mod mapped;
 mod mapped_matrix;
+mod mxfp4;
 pub mod names;
 mod open;
 pub mod safetensors;
@@ -33,6 +34,7 @@ pub use self::{
     error::WeightsError,
     gguf::GgufMetadata,
     mapped_matrix::MappedMatrix,
+    mxfp4::Mxfp4Experts,
     names::Conventions,
 };
 use self::{
@@ -140,6 +142,30 @@ impl Weights {
             });
         }
         Ok((entry, view))
+    }
+
+    /// The bytes of a tensor of type `U8`, which is no number of the model but a part of a format (see [`Mxfp4Experts`]).
+    ///
+    /// # Errors
+    /// [`WeightsError::MissingTensor`], [`WeightsError::Dtype`] or [`WeightsError::Shape`].
+    pub fn require_bytes(&self, name: &str, shape: &[usize]) -> Result<&[u8], WeightsError> {
+        let Some(TableEntry { file, info, .. }) = self.table.find(name) else {
+            return Err(WeightsError::MissingTensor { file: self.path.clone(), tensor: name.into() });
+        };
+        let file = &self.files[*file];
+        if info.storage.name() != "U8" {
+            let (tensor, found) = (info.name.clone(), info.storage.name().to_owned());
+            return Err(WeightsError::Dtype { file: file.path.clone(), tensor, found, expected: "U8" });
+        }
+        if info.shape != shape {
+            return Err(WeightsError::Shape {
+                file: file.path.clone(),
+                tensor: info.name.clone(),
+                found: info.shape.clone(),
+                expected: shape.into(),
+            });
+        }
+        Ok(&file.bytes[info.range.clone()])
     }
 
     fn view<'a>(&'a self, entry: &'a TableEntry) -> Result<TensorView<'a>, WeightsError> {

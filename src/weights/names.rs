@@ -42,6 +42,22 @@ const QK_NORM: &[(&str, &str)] = &[("attn_q_norm", "self_attn.q_norm"), ("attn_k
 const GATED_MLP: &[(&str, &str)] =
     &[("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"), ("ffn_down", "mlp.down_proj")];
 
+/// All experts of a layer in one tensor, which HF checkpoints have one of for each expert.
+const EXPERTS: &[(&str, &str)] = &[
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
+];
+
+const QWEN3_ROUTER: &[(&str, &str)] = &[("ffn_gate_inp", "mlp.gate")];
+
+/// HF's sinks have no suffix; here they are `self_attn.sinks.weight`.
+const GPT_OSS: &[(&str, &str)] = &[
+    ("ffn_gate_inp", "mlp.router"),
+    ("attn_sinks", "self_attn.sinks"),
+    ("post_attention_norm", "post_attention_layernorm"),
+];
+
 /// One norm in front of attention and one in front of the MLP.
 const PRE_NORM: &[(&str, &str)] = &[("ffn_norm", "post_attention_layernorm")];
 
@@ -82,6 +98,18 @@ const ARCHITECTURES: &[Architecture] = &[
         name: "qwen3",
         top: TOP,
         blocks: &[ATTENTION, QK_NORM, GATED_MLP, PRE_NORM],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+    },
+    Architecture {
+        name: "qwen3moe",
+        top: TOP,
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, EXPERTS, QWEN3_ROUTER, PRE_NORM],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+    },
+    Architecture {
+        name: "gpt-oss",
+        top: TOP,
+        blocks: &[ATTENTION, GATED_MLP, EXPERTS, GPT_OSS],
         conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
     },
     Architecture {

@@ -10,6 +10,7 @@
 
 mod checkpoints;
 mod damage;
+mod experts;
 mod histories;
 mod models;
 mod settings;

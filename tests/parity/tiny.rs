@@ -37,12 +37,17 @@ struct Top {
 }
 
 fn check_folder(folder: &Path) {
+    check_model(folder, folder);
+}
+
+/// Checks the model at `path` against the reference in `folder`.
+fn check_model(path: &Path, folder: &Path) {
     let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
     let reference: Reference = serde_json::from_str(&text).unwrap();
     assert!(!reference.cases.is_empty(), "{}: no cases", folder.display());
-    let mut engine = assets::load(folder, crate::options(16 << 20));
+    let mut engine = assets::load(path, crate::options(16 << 20));
     for case in &reference.cases {
-        let at = format!("{}, {} tokens", folder.display(), case.token_ids.len());
+        let at = format!("{}, {} tokens", path.display(), case.token_ids.len());
         check_last_position(&mut engine, case, &at);
         check_positions(&mut engine, case, &at);
         check_greedy(&mut engine, case, &at);
@@ -126,6 +131,16 @@ fn shared_qwen3() {
 }
 
 #[test]
+fn shared_qwen3_moe() {
+    check_shared("qwen3_moe");
+}
+
+#[test]
+fn shared_gpt_oss() {
+    check_shared("gpt_oss");
+}
+
+#[test]
 fn shared_gemma3() {
     check_shared("gemma3");
 }
@@ -183,4 +198,36 @@ fn own_gemma4() {
 #[test]
 fn own_gemma4_whose_keys_are_values() {
     check_folder(&assets::own_fixture("gemma4_keys_are_values"));
+}
+
+/// A dense layer among layers of experts, weights that do not add up to 1, YaRN with whole pairs, f16 weights.
+#[test]
+fn own_qwen3_moe() {
+    check_folder(&assets::own_fixture("qwen3_moe"));
+}
+
+/// One expert, in every second layer.
+#[test]
+fn own_qwen3_moe_of_one_expert() {
+    check_folder(&assets::own_fixture("qwen3_moe_one_expert"));
+}
+
+/// All experts of a layer in one tensor.
+#[test]
+fn own_qwen3_moe_in_gguf() {
+    let folder = assets::own_fixture("qwen3_moe_gguf");
+    check_model(&folder.join("model.gguf"), &folder);
+}
+
+/// The published layout: blocks and scales apart, gate and up rows in turn; the older rope dialect.
+#[test]
+fn own_gpt_oss() {
+    check_folder(&assets::own_fixture("gpt_oss"));
+}
+
+/// The same weights in ggml's blocks, gate and up apart.
+#[test]
+fn own_gpt_oss_in_gguf() {
+    let folder = assets::own_fixture("gpt_oss");
+    check_model(&folder.join("model.gguf"), &folder);
 }

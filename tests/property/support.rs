@@ -11,7 +11,8 @@ use longwick::kv::KvPlan;
 use longwick::ops::KvDtype;
 
 /// Checkpoints that are always there.
-pub const OWN: [&str; 5] = ["llama", "qwen3", "gemma3", "gemma4", "gemma4_keys_are_values"];
+pub const OWN: [&str; 7] =
+    ["llama", "qwen3", "gemma3", "gemma4", "gemma4_keys_are_values", "qwen3_moe", "gpt_oss"];
 
 /// Tokens of the long prompts: past ten spans of 256 keys and every window, and at no edge itself.
 pub const LONG: usize = 2_563;

@@ -16,7 +16,17 @@ const BOTH: [KvDtype; 2] = [KvDtype::F32, KvDtype::Bf16];
 const VOCAB: usize = 259;
 
 fn shared() -> Vec<PathBuf> {
-    ["qwen3", "gemma3", "gemma3_rope_linear", "gemma4", "gemma4_e2b_like", "gemma4_31b_like"]
+    let names = [
+        "qwen3",
+        "qwen3_moe",
+        "gpt_oss",
+        "gemma3",
+        "gemma3_rope_linear",
+        "gemma4",
+        "gemma4_e2b_like",
+        "gemma4_31b_like",
+    ];
+    names
         .iter()
         .filter_map(|name| assets::shared_data(&format!("tiny/{name}")))
         .collect()

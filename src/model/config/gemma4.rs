@@ -45,7 +45,7 @@ impl Gemma4Settings {
         sliding_heads: KvHeads,
         vocab_size: usize,
     ) -> Result<Self, ModelError> {
-        if fields.flag("enable_moe_block")? {
+        if fields.flag("enable_moe_block")? == Some(true) {
             return fields.fail(
                 "enable_moe_block",
                 "true is not supported: the mixture of experts of Gemma 4 is not built",
@@ -59,7 +59,7 @@ impl Gemma4Settings {
                 return fields.fail("use_bidirectional_attention", format!("{other} is not supported"));
             }
         }
-        let full_keys_are_values = fields.flag("attention_k_eq_v")?;
+        let full_keys_are_values = fields.flag("attention_k_eq_v")?.unwrap_or(false);
         let full_heads = match fields.object("per_layer_config") {
             Some(layers) => full_heads_by_layer(&layers, layer_windows, sliding_heads)?,
             None => {
@@ -79,7 +79,7 @@ impl Gemma4Settings {
             full_heads,
             full_keys_are_values,
             num_kv_shared_layers: fields.size("num_kv_shared_layers")?.unwrap_or(0),
-            shared_mlp_is_double_wide: fields.flag("use_double_wide_mlp")?,
+            shared_mlp_is_double_wide: fields.flag("use_double_wide_mlp")?.unwrap_or(false),
             per_layer_inputs: match per_layer_size {
                 0 => None,
                 size => Some(PerLayerInputs {

@@ -1,14 +1,16 @@
 //! The GGUF dialect: keys under the architecture's name.
 
-use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings, gguf_gemma4};
+use super::{Activation, ExpertSettings, Family, ModelConfig, RopeScaling, RopeSettings, Yarn, gguf_gemma4};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 use crate::weights::{GgufMetadata, Weights};
 
 /// The base that Gemma 3's sliding layers rotate with; GGUF files do not say it.
 const GEMMA3_SLIDING_THETA: f32 = 10_000.0;
-/// Every sixth layer of Gemma 3 is a full one; GGUF files do not say it either.
+/// Every sixth layer of Gemma 3 is a full one.
 const GEMMA3_LAYER_PERIOD: usize = 6;
+/// Every second layer of gpt-oss is a full one.
+const GPT_OSS_LAYER_PERIOD: usize = 2;
 
 pub(super) struct Fields<'a> {
     pub(super) metadata: &'a GgufMetadata,
@@ -42,19 +44,35 @@ impl Fields<'_> {
         Ok(self.metadata.f32(&format!("{}.{key}", self.architecture))?)
     }
 
-    fn rope_scaling(&self) -> Result<RopeScaling, ModelError> {
+    fn rope_scaling(&self, family: Family) -> Result<RopeScaling, ModelError> {
         let key = format!("{}.rope.scaling.type", self.architecture);
+        let required = |key: &str| {
+            let missing = || self.missing(&format!("{}.{key}", self.architecture));
+            self.float(key)?.ok_or_else(missing)
+        };
         match self.metadata.string(&key)? {
             None | Some("none") => Ok(RopeScaling::None),
-            Some("linear") => {
-                let factor = self.float("rope.scaling.factor")?;
-                let key = format!("{}.rope.scaling.factor", self.architecture);
-                Ok(RopeScaling::Linear { factor: factor.ok_or_else(|| self.missing(&key))? })
+            Some("linear") => Ok(RopeScaling::Linear { factor: required("rope.scaling.factor")? }),
+            Some("yarn") => {
+                let factor = required("rope.scaling.factor")?;
+                let original = "rope.scaling.original_context_length";
+                let original_context = self
+                    .size(original)?
+                    .ok_or_else(|| self.missing(&format!("{}.{original}", self.architecture)))?;
+                Ok(RopeScaling::Yarn(Yarn {
+                    factor,
+                    original_context: original_context as f32,
+                    beta_fast: self.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+                    beta_slow: self.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+                    // The published gpt-oss configs say false, for which GGUF has no key.
+                    truncate: family != Family::GptOss,
+                    attention_factor: Yarn::default_attention_factor(factor, 1.0) as f32,
+                }))
             }
             Some(other) => Err(ModelError::Config {
                 file: self.file.clone(),
                 field: key,
-                reason: format!("{other:?} is not supported (supported: none, linear)"),
+                reason: format!("{other:?} is not supported (supported: none, linear, yarn)"),
             }),
         }
     }
@@ -80,20 +98,26 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
     let full = RopeSettings {
         theta: fields.float("rope.freq_base")?.unwrap_or(10_000.0),
         rotary_dim: fields.size("rope.dimension_count")?.unwrap_or(head_dim),
-        scaling: fields.rope_scaling()?,
+        scaling: fields.rope_scaling(family)?,
     };
     let gemma = family == Family::Gemma3;
     let sliding = RopeSettings { theta: GEMMA3_SLIDING_THETA, scaling: RopeScaling::None, ..full };
-    let window = match (gemma, fields.size("attention.sliding_window")?) {
-        (true, Some(window)) => Some(u32::try_from(window).unwrap_or(u32::MAX)),
-        (true, None) => return Err(fields.missing("gemma3.attention.sliding_window")),
-        (false, _) => None,
+    // Of each period's layers the last is a full one; GGUF files do not say the period.
+    let period = match family {
+        Family::Gemma3 => Some(GEMMA3_LAYER_PERIOD),
+        Family::GptOss => Some(GPT_OSS_LAYER_PERIOD),
+        _ => None,
+    };
+    let window = match (period, fields.size("attention.sliding_window")?) {
+        (Some(_), None) => return Err(fields.missing(&format!("{architecture}.attention.sliding_window"))),
+        (_, window) => window.map(|window| u32::try_from(window).unwrap_or(u32::MAX)),
     };
     Ok(ModelConfig {
         family,
         vocab_size: vocab_size.unwrap_or(0),
         hidden_size,
         intermediate_size: fields.required_size("feed_forward_length")?,
+        experts: experts(&fields, family, num_layers)?,
         num_heads,
         num_kv_heads: fields.size("attention.head_count_kv")?.unwrap_or(num_heads),
         head_dim,
@@ -102,22 +126,50 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         norm_offset: 0.0,
         context_length: fields.required_size("context_length")?,
         layer_windows: (0..num_layers)
-            .map(|layer| window.filter(|_| !(layer + 1).is_multiple_of(GEMMA3_LAYER_PERIOD)))
+            .map(|layer| window.filter(|_| period.is_some_and(|period| !(layer + 1).is_multiple_of(period))))
             .collect(),
         rope: full,
         rope_sliding: if gemma { sliding } else { full },
         rope_layout: match family {
             Family::Llama => RopeLayout::Interleaved,
-            Family::Qwen3 | Family::Gemma3 | Family::Gemma4 => RopeLayout::HalfRotation,
+            Family::Qwen3 | Family::Qwen3Moe | Family::GptOss | Family::Gemma3 | Family::Gemma4 => {
+                RopeLayout::HalfRotation
+            }
         },
+        attention_bias: family == Family::GptOss
+            || weights.get("model.layers.0.self_attn.q_proj.bias")?.is_some(),
+        attention_sinks: family == Family::GptOss,
         attention_scale: attention_scale(family, num_layers, hidden_size, num_heads, head_dim),
-        activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
+        activation: match family {
+            Family::Gemma3 => Activation::GeluTanh,
+            // Files do not say the numbers, which all published models share.
+            Family::GptOss => Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 },
+            _ => Activation::Silu,
+        },
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: None,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
         needs_head: false,
         gemma4: None,
     })
+}
+
+/// Files of this dialect have experts in every layer, and weights that add up to 1.
+fn experts(
+    fields: &Fields<'_>,
+    family: Family,
+    num_layers: usize,
+) -> Result<Option<ExpertSettings>, ModelError> {
+    if !matches!(family, Family::Qwen3Moe | Family::GptOss) {
+        return Ok(None);
+    }
+    Ok(Some(ExpertSettings {
+        num_experts: fields.required_size("expert_count")?,
+        num_experts_per_token: fields.required_size("expert_used_count")?,
+        intermediate_size: fields.required_size("expert_feed_forward_length")?,
+        normalises_weights: true,
+        sparse_layers: vec![true; num_layers],
+    }))
 }
 
 /// 1/sqrt(head size), but for Gemma 3 27B (the one of 62 layers), whose published `query_pre_attn_scalar` is

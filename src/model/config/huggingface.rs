@@ -1,9 +1,11 @@
 //! The Hugging Face dialect: `config.json`, with `rope_scaling` or `rope_parameters`, nested or not.
 
+mod experts;
+
 use serde_json::Value;
 
 use super::gemma4::{self, Gemma4Settings};
-use super::{Activation, Family, KvHeads, ModelConfig, RopeScaling, RopeSettings};
+use super::{Activation, Family, KvHeads, ModelConfig, RopeScaling, RopeSettings, Yarn};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
@@ -57,12 +59,11 @@ impl<'a> Fields<'a> {
         Ok(self.number(field)?.map(|number| number as f32))
     }
 
-    /// A boolean; false where the field is absent.
-    pub(super) fn flag(&self, field: &str) -> Result<bool, ModelError> {
+    pub(super) fn flag(&self, field: &str) -> Result<Option<bool>, ModelError> {
         match self.get(field) {
-            None => Ok(false),
-            Some(Value::Bool(value)) => Ok(*value),
-            Some(value) => self.fail(field, format!("{value} is not a boolean")),
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(value) => self.fail(field, format!("{value} is not true or false")),
         }
     }
 
@@ -98,7 +99,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         return fields.fail("model_type", "is missing");
     };
     let family = Family::from_name(model_type, file)?;
-    refuse_what_is_not_built(&fields)?;
+    refuse_what_is_not_built(&fields, family)?;
     let hidden_size = fields.required_size("hidden_size")?;
     let num_heads = fields.required_size("num_attention_heads")?;
     let head_dim = match fields.size("head_dim")? {
@@ -122,6 +123,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         vocab_size,
         hidden_size,
         intermediate_size: fields.required_size("intermediate_size")?,
+        experts: experts::read(&fields, family, num_layers)?,
         num_heads,
         num_kv_heads,
         head_dim,
@@ -132,6 +134,9 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         rope,
         rope_sliding,
         rope_layout: RopeLayout::HalfRotation,
+        // gpt-oss has biases unless its config says otherwise.
+        attention_bias: fields.flag("attention_bias")?.unwrap_or(family == Family::GptOss),
+        attention_sinks: family == Family::GptOss,
         attention_scale: match family {
             Family::Gemma3 => {
                 let scalar = fields.float("query_pre_attn_scalar")?;
@@ -140,7 +145,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
             Family::Gemma4 => 1.0,
             _ => 1.0 / (head_dim as f32).sqrt(),
         },
-        activation: activation(&fields, gemma)?,
+        activation: activation(&fields, family)?,
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: fields.float("attn_logit_softcapping")?,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
@@ -150,24 +155,38 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
 }
 
 /// Settings that change the arithmetic and that no family here has.
-fn refuse_what_is_not_built(fields: &Fields<'_>) -> Result<(), ModelError> {
-    for field in ["attention_bias", "mlp_bias", "use_bidirectional_attention"] {
+fn refuse_what_is_not_built(fields: &Fields<'_>, family: Family) -> Result<(), ModelError> {
+    for field in ["mlp_bias", "use_bidirectional_attention"] {
         if fields.get(field).and_then(Value::as_bool) == Some(true) {
             return fields.fail(field, "true is not supported");
         }
     }
-    if fields.object("quantization_config").is_some() {
-        return fields.fail("quantization_config", "quantised HF checkpoints are not supported");
+    let Some(quantization) = fields.object("quantization_config") else { return Ok(()) };
+    match quantization.text("quant_method")? {
+        Some("mxfp4") if family == Family::GptOss => Ok(()),
+        method => {
+            let method = method.unwrap_or("no quant_method");
+            fields.fail(
+                "quantization_config",
+                format!("{method}: only gpt-oss may be quantised here, by mxfp4"),
+            )
+        }
     }
-    Ok(())
 }
 
-fn activation(fields: &Fields<'_>, gemma: bool) -> Result<Activation, ModelError> {
+fn activation(fields: &Fields<'_>, family: Family) -> Result<Activation, ModelError> {
+    if family == Family::GptOss {
+        let alpha = fields.float("swiglu_alpha")?.unwrap_or(1.702);
+        return match fields.float("swiglu_limit")?.unwrap_or(7.0) {
+            limit if limit > 0.0 && limit.is_finite() => Ok(Activation::ClampedSwiglu { alpha, limit }),
+            limit => fields.fail("swiglu_limit", format!("{limit} is not positive and finite")),
+        };
+    }
     let field = if fields.get("hidden_activation").is_some() { "hidden_activation" } else { "hidden_act" };
     match fields.text(field)? {
         Some("silu") => Ok(Activation::Silu),
         Some("gelu_pytorch_tanh") => Ok(Activation::GeluTanh),
-        None if gemma => Ok(Activation::GeluTanh),
+        None if matches!(family, Family::Gemma3 | Family::Gemma4) => Ok(Activation::GeluTanh),
         None => Ok(Activation::Silu),
         Some(other) => fields.fail(field, format!("{other:?} is not supported")),
     }
@@ -193,6 +212,10 @@ fn layer_windows(
                 _ => fields.fail("layer_types", format!("{kind} is not supported")),
             })
             .collect();
+    }
+    if family == Family::GptOss {
+        let Some(window) = window else { return fields.fail("sliding_window", "is missing") };
+        return Ok((0..num_layers).map(|layer| layer.is_multiple_of(2).then_some(window)).collect());
     }
     if !matches!(family, Family::Gemma3 | Family::Gemma4) {
         if fields.get("use_sliding_window").and_then(Value::as_bool) == Some(true) {
@@ -233,6 +256,8 @@ fn ropes(
     let theta = fields.float("rope_theta")?;
     let full = match fields.object("rope_scaling") {
         Some(scaling) => rope(&scaling, theta, head_dim)?,
+        // Its published models stretch their context, and are not themselves without.
+        None if family == Family::GptOss => return fields.fail("rope_parameters", "is missing"),
         None => RopeSettings {
             theta: theta.unwrap_or(10_000.0),
             rotary_dim: head_dim,
@@ -248,6 +273,28 @@ fn ropes(
     Ok((full, RopeSettings { theta, rotary_dim: head_dim, scaling: RopeScaling::None }))
 }
 
+fn yarn(fields: &Fields<'_>, factor: f32, original_context: f32) -> Result<Yarn, ModelError> {
+    // A zero stands for an absent value here, as it does for the models' own code.
+    let positive = |field: &str| fields.float(field).map(|value| value.filter(|&value| value != 0.0));
+    let attention_factor =
+        match (fields.float("attention_factor")?, positive("mscale")?, positive("mscale_all_dim")?) {
+            (Some(given), _, _) => f64::from(given),
+            (None, Some(mscale), Some(all_dim)) => {
+                Yarn::default_attention_factor(factor, mscale)
+                    / Yarn::default_attention_factor(factor, all_dim)
+            }
+            (None, _, _) => Yarn::default_attention_factor(factor, 1.0),
+        };
+    Ok(Yarn {
+        factor,
+        original_context,
+        beta_fast: positive("beta_fast")?.unwrap_or(32.0),
+        beta_slow: positive("beta_slow")?.unwrap_or(1.0),
+        truncate: fields.flag("truncate")?.unwrap_or(true),
+        attention_factor: attention_factor as f32,
+    })
+}
+
 fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<RopeSettings, ModelError> {
     let kind = fields.text("rope_type")?.or(fields.text("type")?).unwrap_or("default");
     let required = |field: &str| match fields.float(field)? {
@@ -258,6 +305,11 @@ fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<Rope
     let scaling = match kind {
         "default" => RopeScaling::None,
         "linear" => RopeScaling::Linear { factor: required("factor")? },
+        "yarn" => RopeScaling::Yarn(yarn(
+            fields,
+            required("factor")?,
+            required("original_max_position_embeddings")?,
+        )?),
         "llama3" => RopeScaling::Llama3 {
             factor: required("factor")?,
             low_frequency_factor: required("low_freq_factor")?,
@@ -274,8 +326,8 @@ fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<Rope
             RopeScaling::Proportional { rotating_pairs, factor }
         }
         other => {
-            let reason =
-                format!("{other:?} is not supported (supported: default, linear, llama3, proportional)");
+            let supported = "default, linear, llama3, proportional, yarn";
+            let reason = format!("{other:?} is not supported (supported: {supported})");
             return fields.fail("rope_type", reason);
         }
     };

@@ -1,13 +1,15 @@
 //! [`ModelConfig`]: shapes and settings, read from either dialect.
 
+mod experts;
 mod gemma4;
 mod gguf;
 mod gguf_gemma4;
 mod huggingface;
 mod rope;
 
+pub use experts::ExpertSettings;
 pub use gemma4::{Gemma4Settings, PerLayerInputs};
-pub use rope::{RopeScaling, RopeSettings};
+pub use rope::{RopeScaling, RopeSettings, Yarn};
 
 use super::ModelError;
 use crate::kv::LayerKv;
@@ -21,6 +23,10 @@ pub enum Family {
     Llama,
     /// Qwen3, dense.
     Qwen3,
+    /// Qwen3 with experts.
+    Qwen3Moe,
+    /// gpt-oss.
+    GptOss,
     /// Gemma 3, text.
     Gemma3,
     /// Gemma 4, text, dense.
@@ -29,9 +35,11 @@ pub enum Family {
 
 impl Family {
     /// Every family, with the name HF configs (`model_type`) and GGUF files (`general.architecture`) give it.
-    pub const ALL: [(Family, &'static [&'static str]); 4] = [
+    pub const ALL: [(Family, &'static [&'static str]); 6] = [
         (Family::Llama, &["llama"]),
         (Family::Qwen3, &["qwen3"]),
+        (Family::Qwen3Moe, &["qwen3_moe", "qwen3moe"]),
+        (Family::GptOss, &["gpt_oss", "gpt-oss"]),
         (Family::Gemma3, &["gemma3_text", "gemma3"]),
         (Family::Gemma4, &["gemma4_text", "gemma4"]),
     ];
@@ -47,12 +55,19 @@ impl Family {
 }
 
 /// The gate's non-linearity in the feed-forward block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Activation {
     /// x * sigmoid(x).
     Silu,
     /// The tanh approximation of GELU.
     GeluTanh,
+    /// x * sigmoid(alpha x), x at most `limit`; the other factor is kept between `-limit` and `limit`, and 1 is added to it.
+    ClampedSwiglu {
+        /// Gain of the sigmoid.
+        alpha: f32,
+        /// Bound of both factors.
+        limit: f32,
+    },
 }
 
 /// Shapes and settings of a decoder.
@@ -66,6 +81,8 @@ pub struct ModelConfig {
     pub hidden_size: usize,
     /// Width of the feed-forward block.
     pub intermediate_size: usize,
+    /// The mixture of experts that some or all layers have in the place of the feed-forward block.
+    pub experts: Option<ExpertSettings>,
     /// Query heads.
     pub num_heads: usize,
     /// Key and value heads.
@@ -86,6 +103,10 @@ pub struct ModelConfig {
     pub rope_sliding: RopeSettings,
     /// How rotary pairs lie in a head.
     pub rope_layout: RopeLayout,
+    /// Whether the projections of attention have biases.
+    pub attention_bias: bool,
+    /// Whether each query head has a sink: a score that takes part in the softmax and has no value.
+    pub attention_sinks: bool,
     /// Multiplies q.k.
     pub attention_scale: f32,
     /// The gate's non-linearity.
@@ -161,10 +182,13 @@ impl ModelConfig {
         let layer = |layer: usize| {
             let KvHeads { kv_heads, head_dim } = self.kv_heads(layer);
             let attention = head_dim * (2 * self.num_heads + 2 * kv_heads);
-            let gated = 3 * self.layer_intermediate_size(layer);
+            let feed_forward = match self.experts.as_ref().filter(|experts| experts.has_layer(layer)) {
+                Some(experts) => experts.weights_per_token(),
+                None => 3 * self.layer_intermediate_size(layer),
+            };
             let inputs = self.gemma4.as_ref().and_then(|gemma4| gemma4.per_layer_inputs);
             let input = 3 * inputs.map_or(0, |inputs| inputs.size);
-            self.hidden_size as u64 * (attention + gated + input) as u64
+            self.hidden_size as u64 * (attention + feed_forward + input) as u64
         };
         (0..self.num_own_kv_layers()).map(layer).sum()
     }
@@ -207,6 +231,9 @@ impl ModelConfig {
             if size == 0 || size > 1 << 30 {
                 return fail(field, format!("{size} is not a size a model can have"));
             }
+        }
+        if let Some((field, reason)) = self.experts.as_ref().and_then(ExpertSettings::fault) {
+            return fail(field, reason);
         }
         self.check_heads(self.num_kv_heads, self.head_dim, ["num_key_value_heads", "head_dim"], file)?;
         if let Some(gemma4) = &self.gemma4 {

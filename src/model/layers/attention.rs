@@ -1,28 +1,30 @@
 //! [`Attention`]: grouped-query attention over the paged cache.
 
-use super::{ForwardContext, LayerLoader, RmsNorm, Rows};
+use super::{ForwardContext, LayerLoader, Linear, RmsNorm, Rows};
 use crate::model::config::KvHeads;
 use crate::model::{ModelConfig, ModelError};
-use crate::ops::{self, AttentionInput, KvArena, PackedMatrix, SequencePages};
+use crate::ops::{self, AttentionInput, KvArena, SequencePages};
 use candle_core::Tensor;
 
 /// Projections, optional norms of heads, rotary embedding, cache write, attention, output projection.
 pub struct Attention {
     layer: usize,
-    q_proj: PackedMatrix,
-    o_proj: PackedMatrix,
+    q_proj: Linear,
+    o_proj: Linear,
     q_norm: Option<RmsNorm>,
     /// `None` where the layer reads what an earlier one wrote.
     keys_and_values: Option<KeysAndValues>,
+    /// One a query head.
+    sinks: Option<Vec<f32>>,
     settings: Settings,
 }
 
 /// What a layer writes into its cache.
 struct KeysAndValues {
-    k_proj: PackedMatrix,
+    k_proj: Linear,
     k_norm: Option<RmsNorm>,
     /// `None` where the projected keys, before norm and rotation, are the values too.
-    v_proj: Option<PackedMatrix>,
+    v_proj: Option<Linear>,
     v_norm: Option<RmsNorm>,
 }
 
@@ -54,7 +56,7 @@ impl Settings {
 
 impl Attention {
     /// Loads `<prefix>.{q,k,v,o}_proj` and, where `normalises` says so, `q_norm` and `k_norm`; of keys and values only
-    /// what the config says that the layer has.
+    /// what the config says that the layer has, and biases and sinks where it has them.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where one is missing or has another shape.
@@ -69,13 +71,14 @@ impl Attention {
         let (hidden, q_size) = (config.hidden_size, settings.num_heads * settings.head_dim);
         Ok(Self {
             layer,
-            q_proj: loader.matrix(&format!("{prefix}.q_proj.weight"), q_size, hidden)?,
+            q_proj: loader.linear(&format!("{prefix}.q_proj"), q_size, hidden, config.attention_bias)?,
             keys_and_values: match layer < config.num_own_kv_layers() {
                 true => Some(KeysAndValues::load(loader, prefix, &settings, normalises)?),
                 false => None,
             },
-            o_proj: loader.matrix(&format!("{prefix}.o_proj.weight"), hidden, q_size)?,
+            o_proj: loader.linear(&format!("{prefix}.o_proj"), hidden, q_size, config.attention_bias)?,
             q_norm: head_norm(loader, prefix, "q_norm", settings.head_dim, normalises)?,
+            sinks: sinks(loader, prefix)?,
             settings,
         })
     }
@@ -96,7 +99,7 @@ impl Attention {
             self.write(keys_and_values, x, context, arena)?;
         }
         let backend = context.backend;
-        let q = ops::linear(backend, &context.carried_on(x, rows)?, &self.q_proj, None)?;
+        let q = self.q_proj.forward(backend, &context.carried_on(x, rows)?)?;
         let q = self.heads(&q, self.settings.num_heads, self.q_norm.as_ref(), context, rows)?;
         let slot = context.plan.layers[self.layer];
         let sequences: Vec<SequencePages<'_>> = context.batch.groups[slot.group]
@@ -117,11 +120,11 @@ impl Attention {
                 layer_in_page: slot.layer_in_page,
                 scale: self.settings.scale,
                 window: self.settings.window,
-                sinks: None,
+                sinks: self.sinks.as_deref(),
                 soft_cap: self.settings.soft_cap,
             },
         )?;
-        Ok(ops::linear(backend, &attended, &self.o_proj, None)?)
+        self.o_proj.forward(backend, &attended)
     }
 
     fn write(
@@ -133,10 +136,10 @@ impl Attention {
     ) -> Result<(), ModelError> {
         let backend = context.backend;
         let num_kv_heads = self.settings.num_kv_heads;
-        let projected = ops::linear(backend, x, &parts.k_proj, None)?;
+        let projected = parts.k_proj.forward(backend, x)?;
         let keys = self.heads(&projected, num_kv_heads, parts.k_norm.as_ref(), context, Rows::All)?;
         let values = match &parts.v_proj {
-            Some(v_proj) => ops::linear(backend, x, v_proj, None)?,
+            Some(v_proj) => v_proj.forward(backend, x)?,
             None => projected,
         };
         let mut values =
@@ -183,24 +186,25 @@ impl KeysAndValues {
         settings: &Settings,
         normalises: bool,
     ) -> Result<Self, ModelError> {
-        let (hidden, dim) = (loader.config.hidden_size, settings.head_dim);
+        let (hidden, dim, is_biased) =
+            (loader.config.hidden_size, settings.head_dim, loader.config.attention_bias);
         let gemma4 = loader.config.gemma4;
         let size = settings.num_kv_heads * dim;
         let keys_are_values =
             gemma4.is_some_and(|gemma4| gemma4.full_keys_are_values) && settings.window.is_none();
         Ok(Self {
-            k_proj: loader.matrix(&format!("{prefix}.k_proj.weight"), size, hidden)?,
+            k_proj: loader.linear(&format!("{prefix}.k_proj"), size, hidden, is_biased)?,
             k_norm: head_norm(loader, prefix, "k_norm", dim, normalises)?,
             v_proj: match keys_are_values {
                 true => None,
-                false => Some(loader.matrix(&format!("{prefix}.v_proj.weight"), size, hidden)?),
+                false => Some(loader.linear(&format!("{prefix}.v_proj"), size, hidden, is_biased)?),
             },
             v_norm: gemma4.map(|_| RmsNorm::weightless(loader, dim)).transpose()?,
         })
     }
 
     fn packed_bytes(&self) -> usize {
-        self.k_proj.packed_bytes() + self.v_proj.as_ref().map_or(0, PackedMatrix::packed_bytes)
+        self.k_proj.packed_bytes() + self.v_proj.as_ref().map_or(0, Linear::packed_bytes)
     }
 }
 
@@ -216,4 +220,15 @@ fn head_norm(
         true => RmsNorm::load(loader, &format!("{prefix}.{name}.weight"), dim).map(Some),
         false => Ok(None),
     }
+}
+
+/// A score that takes part in a query's softmax and has no value.
+fn sinks(loader: &mut LayerLoader<'_>, prefix: &str) -> Result<Option<Vec<f32>>, ModelError> {
+    if !loader.config.attention_sinks {
+        return Ok(None);
+    }
+    // GGUF files give every tensor a suffix; HF's sinks have none.
+    let suffix = if loader.has(&format!("{prefix}.sinks.weight"))? { ".weight" } else { "" };
+    let sinks = loader.vector(&format!("{prefix}.sinks{suffix}"), loader.config.num_heads, 0.0)?;
+    Ok(Some(sinks.to_vec1()?))
 }

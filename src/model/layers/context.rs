@@ -2,7 +2,7 @@
 
 use crate::kv::KvPlan;
 use crate::model::batch::{ForwardBatch, QueryRows};
-use crate::model::{ModelConfig, ModelError};
+use crate::model::{ModelConfig, ModelError, RopeSettings};
 use crate::ops::{self, Backend, RopeAngles};
 use candle_core::Tensor;
 use std::borrow::Cow;
@@ -54,15 +54,16 @@ impl<'a> ForwardContext<'a> {
         embedded: Tensor,
     ) -> Result<Self, ModelError> {
         let (all, selected) = (batch.all_rows(), batch.selected_rows());
-        let angles = |frequencies: Vec<f32>| -> Result<Angles, ModelError> {
+        let angles = |rope: &RopeSettings| -> Result<Angles, ModelError> {
+            let (frequencies, scaling) = (rope.inverse_frequencies(), rope.attention_scaling());
             Ok(Angles {
-                all: RopeAngles::new(backend, &frequencies, &all.positions, 1.0)?,
-                selected: RopeAngles::new(backend, &frequencies, &selected.positions, 1.0)?,
+                all: RopeAngles::new(backend, &frequencies, &all.positions, scaling)?,
+                selected: RopeAngles::new(backend, &frequencies, &selected.positions, scaling)?,
             })
         };
-        let full = angles(config.rope.inverse_frequencies())?;
+        let full = angles(&config.rope)?;
         let sliding = match config.rope_sliding != config.rope {
-            true => Some(angles(config.rope_sliding.inverse_frequencies())?),
+            true => Some(angles(&config.rope_sliding)?),
             false => None,
         };
         Ok(Self { backend, batch, plan, embedded, all, selected, full, sliding })

@@ -1,8 +1,9 @@
 //! [`LayerLoader`]: tensors by name into packed weights.
 
+use super::Linear;
 use crate::model::{ModelConfig, ModelError};
 use crate::ops::{self, Backend, PackedMatrix};
-use crate::weights::{MappedMatrix, TensorView, Weights};
+use crate::weights::{MappedMatrix, Mxfp4Experts, TensorView, WeightDtype, Weights};
 use candle_core::Tensor;
 use std::ops::Range;
 
@@ -81,6 +82,93 @@ impl<'a> LayerLoader<'a> {
     /// [`ModelError::Weights`] where it is missing or has another shape.
     pub fn scalar(&mut self, name: &str) -> Result<f32, ModelError> {
         Ok(self.vector(name, 1, 0.0)?.reshape(())?.to_scalar()?)
+    }
+
+    /// The `count` matrices that the tensor `[count, out_features, in_features]` of this name holds.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn stacked_matrices(
+        &mut self,
+        name: &str,
+        count: usize,
+        out_features: usize,
+        in_features: usize,
+    ) -> Result<Vec<PackedMatrix>, ModelError> {
+        let tensor = self.weights.require(name, &[count, out_features, in_features])?;
+        // The file's reader checked that the bytes are those of the shape, so each matrix is an equal share of them.
+        let bytes = tensor.data.len() / count;
+        let mut matrices = Vec::with_capacity(count);
+        for data in tensor.data.chunks_exact(bytes.max(1)) {
+            let matrix = TensorView { shape: vec![out_features, in_features], data, ..tensor.clone() };
+            matrices.push(PackedMatrix::pack(self.backend, &matrix)?);
+            self.advance(bytes);
+        }
+        Ok(matrices)
+    }
+
+    /// As [`Self::stacked_matrices`], of the published MXFP4 tensors `<name>_blocks` and `<name>_scales`, which stay packed:
+    /// the named `rows` of each of the `[count, out_features, in_features]` matrices.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where one is missing or has another shape or dtype.
+    pub fn mxfp4_matrices(
+        &mut self,
+        name: &str,
+        [count, out_features, in_features]: [usize; 3],
+        rows: impl Iterator<Item = usize> + Clone,
+    ) -> Result<Vec<PackedMatrix>, ModelError> {
+        let experts = Mxfp4Experts::find(self.weights, name, count, out_features, in_features)?;
+        let shape = [rows.clone().count(), in_features];
+        let mut matrices = Vec::with_capacity(count);
+        for expert in 0..count {
+            let data = experts.rows(expert, rows.clone());
+            let dtype = WeightDtype::Mxfp4;
+            let matrix = TensorView { name, dtype, shape: shape.to_vec(), data: &data };
+            matrices.push(PackedMatrix::pack(self.backend, &matrix)?);
+            self.advance(data.len());
+        }
+        Ok(matrices)
+    }
+
+    /// `<prefix>.weight` of shape `[out_features, in_features]` and, where `is_biased`, `<prefix>.bias`.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where one is missing or has another shape.
+    pub fn linear(
+        &mut self,
+        prefix: &str,
+        out_features: usize,
+        in_features: usize,
+        is_biased: bool,
+    ) -> Result<Linear, ModelError> {
+        let weight = self.matrix(&format!("{prefix}.weight"), out_features, in_features)?;
+        let bias = match is_biased {
+            true => Some(self.vector(&format!("{prefix}.bias"), out_features, 0.0)?),
+            false => None,
+        };
+        Ok(Linear { weight, bias })
+    }
+
+    /// The `count` vectors that the tensor `[count, size]` of this name holds.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn stacked_vectors(
+        &mut self,
+        name: &str,
+        count: usize,
+        size: usize,
+    ) -> Result<Vec<Tensor>, ModelError> {
+        let tensor = self.weights.require(name, &[count, size])?;
+        let bytes = tensor.data.len() / count;
+        let mut vectors = Vec::with_capacity(count);
+        for data in tensor.data.chunks_exact(bytes.max(1)) {
+            let vector = TensorView { shape: vec![size], data, ..tensor.clone() };
+            vectors.push(ops::vector(self.backend, &vector, 0.0)?);
+        }
+        self.advance(tensor.data.len());
+        Ok(vectors)
     }
 
     /// The vector `[size]` of this name, `offset` added to each element.

@@ -2,8 +2,22 @@
 
 use super::LayerLoader;
 use crate::model::{Activation, ModelError};
-use crate::ops::{self, Backend, PackedMatrix};
+use crate::ops::{self, Backend, OpError, PackedMatrix};
 use candle_core::Tensor;
+
+impl Activation {
+    /// What goes into the down projection, from what comes out of gate and up projection; all of one shape.
+    ///
+    /// # Errors
+    /// [`OpError::Shape`] when the shapes differ.
+    pub fn gate(self, backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+        match self {
+            Self::Silu => ops::silu_mul(backend, gate, up),
+            Self::GeluTanh => ops::gelu_tanh_mul(backend, gate, up),
+            Self::ClampedSwiglu { alpha, limit } => ops::clamped_swiglu(backend, gate, up, alpha, limit),
+        }
+    }
+}
 
 /// The gated feed-forward block.
 pub struct GatedMlp {
@@ -11,19 +25,6 @@ pub struct GatedMlp {
     up: PackedMatrix,
     down: PackedMatrix,
     activation: Activation,
-}
-
-impl Activation {
-    /// `activation(gate) * up`, same shape.
-    ///
-    /// # Errors
-    /// [`ModelError::Op`] when the shapes differ.
-    pub fn gated(self, backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, ModelError> {
-        Ok(match self {
-            Activation::Silu => ops::silu_mul(backend, gate, up)?,
-            Activation::GeluTanh => ops::gelu_tanh_mul(backend, gate, up)?,
-        })
-    }
 }
 
 impl GatedMlp {
@@ -48,7 +49,7 @@ impl GatedMlp {
     pub fn forward(&self, backend: &Backend, x: &Tensor) -> Result<Tensor, ModelError> {
         let gate = ops::linear(backend, x, &self.gate, None)?;
         let up = ops::linear(backend, x, &self.up, None)?;
-        let inner = self.activation.gated(backend, &gate, &up)?;
+        let inner = self.activation.gate(backend, &gate, &up)?;
         Ok(ops::linear(backend, &inner, &self.down, None)?)
     }
 

@@ -45,6 +45,34 @@ fn gelu64(x: f64) -> f64 {
 }
 
 #[test]
+fn clamped_swiglu_matches_the_oracle() {
+    const ALPHA: f32 = 1.702;
+    const LIMIT: f32 = 7.0;
+    let gate = inputs(4.0);
+    let mut random = Random::new(8);
+    let up: Vec<f32> = gate.iter().map(|_| 6.0 * random.normal()).collect();
+    let exact = |(gate, up): (&f32, &f32)| {
+        let (gate, up) = (f64::from(*gate).min(7.0), f64::from(*up).clamp(-7.0, 7.0));
+        (up + 1.0) * gate / (1.0 + (-f64::from(ALPHA) * gate).exp())
+    };
+    let plain = |(gate, up): (&f32, &f32)| {
+        let (gate, up) = (gate.min(LIMIT), up.clamp(-LIMIT, LIMIT));
+        (up + 1.0) * (gate / (1.0 + (-ALPHA * gate).exp()))
+    };
+    let exact: Vec<f64> = gate.iter().zip(&up).map(exact).collect();
+    let plain: Vec<f32> = gate.iter().zip(&up).map(plain).collect();
+    let mut first: Option<Vec<u32>> = None;
+    for backend in backends() {
+        let ours = clamped_swiglu(&backend, &tensor(&gate), &tensor(&up), ALPHA, LIMIT).unwrap();
+        let ours = values(&ours);
+        check_by_magnitude(&ours, &gate, &exact, &plain, &backend.arithmetic());
+        assert_eq!(first.get_or_insert_with(|| bits(&ours)), &bits(&ours), "{}", backend.arithmetic());
+        let refused = clamped_swiglu(&backend, &tensor(&gate), &tensor(&up), ALPHA, 0.0);
+        assert!(matches!(refused, Err(OpError::Value { argument: "limit", .. })));
+    }
+}
+
+#[test]
 fn gated_activations_match_the_oracle() {
     let gate = inputs(3.0);
     let mut random = Random::new(6);

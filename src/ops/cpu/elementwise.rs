@@ -29,6 +29,12 @@ pub(crate) struct SiluMul;
 /// gelu_tanh(x) y.
 #[derive(Clone, Copy)]
 pub(crate) struct GeluTanhMul;
+/// (y + 1) x logistic(alpha x), x at most `limit`, y between `-limit` and `limit`.
+#[derive(Clone, Copy)]
+pub(crate) struct ClampedSwiglu {
+    pub(crate) alpha: f32,
+    pub(crate) limit: f32,
+}
 /// cap tanh(x / cap).
 #[derive(Clone, Copy)]
 pub(crate) struct SoftCap {
@@ -63,6 +69,17 @@ impl Elementwise for GeluTanhMul {
         let (linear, cubic) = (l.splat(1.595_769_2), l.splat(0.071_354_814));
         let doubled = l.mul(x, l.fma(cubic, l.mul(x, x), linear));
         l.mul(times_logistic(l, x, doubled), y)
+    }
+}
+
+impl Elementwise for ClampedSwiglu {
+    #[inline(always)]
+    fn at<L: Lanes>(self, l: L, x: L::F, y: L::F) -> L::F {
+        let (above, below) = (l.splat(self.limit), l.splat(-self.limit));
+        let gate = l.min(x, above);
+        let up = l.max(l.min(y, above), below);
+        let glu = times_logistic(l, gate, l.mul(gate, l.splat(self.alpha)));
+        l.mul(l.add(up, l.splat(1.0)), glu)
     }
 }
 

@@ -36,7 +36,7 @@ fn gguf_names_every_architecture_shares() {
 
 #[test]
 fn norms_have_the_place_their_architecture_gives_them() {
-    for architecture in ["llama", "qwen3"] {
+    for architecture in ["llama", "qwen3", "qwen3moe"] {
         check_gguf(
             architecture,
             &[("blk.1.ffn_norm.weight", "model.layers.1.post_attention_layernorm.weight")],
@@ -79,6 +79,29 @@ fn gemma4_s_own_gguf_names_are_mapped() {
     assert_eq!(canonical_gguf_name("gemma4", "blk.7.layer_output_scale.bias"), None);
     assert_eq!(canonical_gguf_name("gemma4", "rope_freqs.weight"), None);
     assert_eq!(gguf_conventions("gemma4"), Some(Conventions::default()));
+}
+
+#[test]
+fn experts_of_a_layer_are_one_tensor() {
+    for architecture in ["qwen3moe", "gpt-oss"] {
+        check_gguf(
+            architecture,
+            &[
+                ("blk.2.ffn_gate_exps.weight", "model.layers.2.mlp.experts.gate_proj.weight"),
+                ("blk.2.ffn_up_exps.weight", "model.layers.2.mlp.experts.up_proj.weight"),
+                ("blk.2.ffn_down_exps.bias", "model.layers.2.mlp.experts.down_proj.bias"),
+            ],
+        );
+    }
+    check_gguf("qwen3moe", &[("blk.2.ffn_gate_inp.weight", "model.layers.2.mlp.gate.weight")]);
+    check_gguf(
+        "gpt-oss",
+        &[
+            ("blk.2.ffn_gate_inp.bias", "model.layers.2.mlp.router.bias"),
+            ("blk.2.attn_sinks.weight", "model.layers.2.self_attn.sinks.weight"),
+            ("blk.2.post_attention_norm.weight", "model.layers.2.post_attention_layernorm.weight"),
+        ],
+    );
 }
 
 #[test]
