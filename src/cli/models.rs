@@ -269,8 +269,11 @@ fn describe(source: &Source) -> String {
     match source {
         Source::Hub(hub) => format!("hub {}@{}: {}", hub.repo, hub.revision, hub.files.join(", ")),
         Source::Pypi(pypi) => {
-            let packages: Vec<_> = pypi.parts.iter().map(|part| part.package.as_str()).collect();
-            format!("PyPI {} {}: {}", packages.join(" + "), pypi.version, pypi.file)
+            let mut packages: Vec<&str> =
+                pypi.files().flat_map(|(_, parts)| parts).map(|part| part.package.as_str()).collect();
+            packages.dedup();
+            let files: Vec<&str> = pypi.files().map(|(file, _)| file).collect();
+            format!("PyPI {} {}: {}", packages.join(" + "), pypi.version, files.join(", "))
         }
         Source::Local(local) => format!("local {}", local.path.display()),
     }
@@ -280,6 +283,8 @@ fn kind(kind: ModelKind) -> &'static str {
     match kind {
         ModelKind::Instruct => "instruct",
         ModelKind::Base => "base",
+        ModelKind::Embedding => "embedding",
+        ModelKind::Compression => "compression",
     }
 }
 

@@ -23,6 +23,7 @@
 
 mod admission;
 mod batch;
+mod encoder;
 mod error;
 mod generation;
 mod host;
@@ -39,6 +40,7 @@ mod sequence;
 mod session;
 mod stats;
 
+pub use encoder::{EncoderIdentity, TextEncoder};
 pub use error::EngineError;
 pub use host::ModelHost;
 pub use identity::ModelIdentity;

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod config;
+pub mod encoder;
 mod gemma3;
 pub mod layers;
 mod llama;

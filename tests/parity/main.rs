@@ -10,6 +10,7 @@
 )]
 
 mod assets;
+mod encoders;
 mod real;
 mod tiny;
 

@@ -1,6 +1,6 @@
 //! Operations on one or two elements at the same place.
 use super::{
-    functions::{tanh, times_logistic},
+    functions::{normal_tail, tanh, times_logistic},
     simd::{Kernel, LANES, Lanes, dispatch},
     threads::SharedOutput,
 };
@@ -29,6 +29,9 @@ pub(crate) struct SiluMul;
 /// gelu_tanh(x) y.
 #[derive(Clone, Copy)]
 pub(crate) struct GeluTanhMul;
+/// x times the normal distribution below x.
+#[derive(Clone, Copy)]
+pub(crate) struct Gelu;
 /// cap tanh(x / cap).
 #[derive(Clone, Copy)]
 pub(crate) struct SoftCap {
@@ -63,6 +66,15 @@ impl Elementwise for GeluTanhMul {
         let (linear, cubic) = (l.splat(1.595_769_2), l.splat(0.071_354_814));
         let doubled = l.mul(x, l.fma(cubic, l.mul(x, x), linear));
         l.mul(times_logistic(l, x, doubled), y)
+    }
+}
+
+impl Elementwise for Gelu {
+    #[inline(always)]
+    fn at<L: Lanes>(self, l: L, x: L::F, _: L::F) -> L::F {
+        let magnitude = l.from_bits(l.and_int(l.to_bits(x), l.splat_int(i32::MAX)));
+        let positive = l.max(x, l.splat(0.0));
+        l.neg_fma(magnitude, normal_tail(l, magnitude), positive)
     }
 }
 
