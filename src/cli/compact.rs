@@ -173,4 +173,14 @@ mod tests {
         assert!(parse("x h.json --model m --compactor recent-1 --cutoff maybe").is_err());
         assert!(parse("x h.json --model m").is_err());
     }
+
+    #[test]
+    fn an_encoder_goes_with_the_compactor_that_has_one() {
+        let refused = |line: &str| load_encoder(&parse(line).unwrap()).err().unwrap().to_string();
+        let error = refused("x h.json --model m --compactor llmlingua2");
+        assert!(error.contains("llmlingua2:500 needs --encoder"), "{error}");
+        let error = refused("x h.json --model m --compactor recent-5 --encoder e");
+        assert!(error.contains("recent-5 has no encoder"), "{error}");
+        assert!(load_encoder(&parse("x h.json --model m --compactor recent-5").unwrap()).unwrap().is_none());
+    }
 }

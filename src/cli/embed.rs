@@ -4,12 +4,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use serde_json::json;
 
 use super::model_args::{ModelArgs, with_load_bar, with_option};
 use super::watched::Progress;
 use super::{CliError, CliResult, Outcome};
-use crate::tasks::embed::{EmbedError, EmbedSettings, Embedder, Pooling};
+use crate::tasks::embed::{EmbedError, EmbedSettings, Embedder, Embedding, Pooling};
 
 /// A line of input longer than this is refused: a model reads far less of it.
 const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -72,6 +71,15 @@ impl From<PoolingArg> for Pooling {
     }
 }
 
+/// A line of `--json`.
+#[derive(serde::Serialize)]
+struct Row<'a> {
+    index: usize,
+    text: &'a str,
+    #[serde(flatten)]
+    embedding: &'a Embedding,
+}
+
 /// Embeds and prints.
 ///
 /// # Errors
@@ -96,10 +104,10 @@ pub fn run(args: EmbedArgs) -> CliResult {
     let result = embedder.embed(&prefixed, &mut |index, embedding| {
         cut += usize::from(embedding.is_cut);
         let line = match args.json {
-            true => json!({ "index": index, "text": texts[index], "tokens": embedding.tokens,
-                "is_cut": embedding.is_cut, "embedding": embedding.embedding }),
-            false => json!(embedding.embedding),
+            true => serde_json::to_string(&Row { index, text: &texts[index], embedding: &embedding }),
+            false => serde_json::to_string(&embedding.embedding),
         };
+        let line = line.map_err(std::io::Error::from)?;
         progress.print(|| out_line!("{line}"))?;
         progress.advance();
         progress.note(format!("{} tokens in the last one", embedding.tokens));

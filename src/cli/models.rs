@@ -111,7 +111,7 @@ fn list(cache: &ModelCache, as_json: bool) -> CliResult {
         return Ok(outcome);
     }
     out_line!(
-        "{:<15} {:<8} {:<9} {:>8}  {:<10} {:<22} DESCRIPTION",
+        "{:<28} {:<11} {:<11} {:>8}  {:<10} {:<22} DESCRIPTION",
         "NAME",
         "FAMILY",
         "KIND",
@@ -124,7 +124,7 @@ fn list(cache: &ModelCache, as_json: bool) -> CliResult {
             presence.map_or("-".to_string(), |p| format!("{} ({})", short_keeper(p.keeper), size(p.bytes)));
         let own = if origin.is_some() { " (your manifest)" } else { "" };
         out_line!(
-            "{:<15} {:<8} {:<9} {:>8}  {:<10} {:<22} {}{own}",
+            "{:<28} {:<11} {:<11} {:>8}  {:<10} {:<22} {}{own}",
             manifest.name,
             manifest.family,
             kind(manifest.kind),

@@ -1,4 +1,5 @@
-//! The engine: requests in, completions out, many at a time over one paged cache.
+//! The engine: requests in, completions out, many at a time over one paged cache. Encoders need none of it:
+//! [`TextEncoder`] is one with its tokenizer.
 //!
 //! ```no_run
 //! use longwick::engine::{Engine, EngineOptions, GenerateParams};

@@ -1,4 +1,4 @@
-//! Models: the trait the engine drives, config dialects, shared layers, and one file a family.
+//! Models: the trait the engine drives, config dialects, shared layers, and one file a family; encoders beside them.
 
 pub mod batch;
 pub mod config;

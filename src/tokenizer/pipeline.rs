@@ -2,8 +2,8 @@
 use std::{cell::Cell, ops::Range};
 
 use tokenizers::tokenizer::{
-    AddedVocabulary, Decoder, Encoding, Model, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString,
-    PreTokenizer,
+    AddedVocabulary, Decoder, Encoding, Model, OffsetReferential, OffsetType, PostProcessor,
+    PreTokenizedString, PreTokenizer,
 };
 use tokenizers::utils::truncation::TruncationDirection;
 
@@ -92,7 +92,7 @@ impl Pipeline {
     pub fn encode_tokens(&self, text: &str, special: SpecialTokens) -> Result<Vec<String>, TokenizerError> {
         let pieces = self.tokenize(text, special)?;
         let encoding =
-            pieces.into_encoding(None, 0, OffsetType::None).map_err(|error| failed(text, error))?;
+            pieces.into_encoding(None, 0, OffsetType::Byte).map_err(|error| failed(text, error))?;
         Ok(encoding.get_tokens().to_vec())
     }
 
@@ -104,9 +104,9 @@ impl Pipeline {
     /// The text that tokens, by their spelling, decode to.
     pub fn join_tokens(&self, tokens: Vec<String>) -> Result<String, TokenizerError> {
         match self.inner.get_decoder() {
-            Some(decoder) => decoder
-                .decode(tokens)
-                .map_err(|error| TokenizerError::Decode { message: error.to_string() }),
+            Some(decoder) => {
+                decoder.decode(tokens).map_err(|error| TokenizerError::Decode { message: error.to_string() })
+            }
             None => Ok(tokens.join(" ")),
         }
     }

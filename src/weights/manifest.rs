@@ -26,7 +26,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("models/qwen3-32b.toml", include_str!("../../models/qwen3-32b.toml")),
     ("models/all-minilm-l6-v2.toml", include_str!("../../models/all-minilm-l6-v2.toml")),
     ("models/qwen3-embedding-0.6b.toml", include_str!("../../models/qwen3-embedding-0.6b.toml")),
-    ("models/llmlingua2-xlm-roberta-large.toml", include_str!("../../models/llmlingua2-xlm-roberta-large.toml")),
+    (
+        "models/llmlingua2-xlm-roberta-large.toml",
+        include_str!("../../models/llmlingua2-xlm-roberta-large.toml"),
+    ),
     ("models/llmlingua2-mbert.toml", include_str!("../../models/llmlingua2-mbert.toml")),
 ];
 

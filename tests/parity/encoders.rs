@@ -147,8 +147,7 @@ fn minilm_embeds_as_its_package_does() {
     let Some(folder) = assets::real_model("all-minilm-l6-v2") else { return };
     let reference: Vectors<TextVector> = read(&fixture("minilm.json"));
     let options = EngineOptions::default();
-    let mut embedder =
-        Embedder::load(&folder, options, EmbedSettings::default(), &mut |_, _| {}).unwrap();
+    let mut embedder = Embedder::load(&folder, options, EmbedSettings::default(), &mut |_, _| {}).unwrap();
     let texts: Vec<String> = reference.cases.iter().map(|case| case.text.clone()).collect();
     let found = embed(&mut embedder, &texts);
     assert_eq!(found.len(), texts.len());

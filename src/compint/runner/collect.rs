@@ -2,8 +2,8 @@
 
 use super::experiment::Experiment;
 use super::phases::Step;
-use super::sources::PreparedInstance;
 use super::run::RunObserver;
+use super::sources::PreparedInstance;
 use super::weights::Weights;
 use super::work::{Work, WorkOutput};
 use super::{Cell, KeyBase, NewResult, ResultSink, RunnerError, result_key};
@@ -190,7 +190,8 @@ impl Collector<'_> {
         if let (None, Some((path, _))) = (&self.encoder, &self.experiment.encoder) {
             let observer = &mut *self.observer;
             let threads = self.experiment.options.threads;
-            let loaded = LlmLingua2::load(path, threads, &mut |done, total| observer.loading(path, done, total))?;
+            let loaded =
+                LlmLingua2::load(path, threads, &mut |done, total| observer.loading(path, done, total))?;
             *self.encoder = Some(Arc::new(loaded));
         }
         Ok(self.encoder.clone())

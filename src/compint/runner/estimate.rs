@@ -120,8 +120,14 @@ impl Experiment {
             return Ok(None);
         };
         let Some(identity) = self.identities.get(&phase.model) else { return Ok(None) };
-        let mut kinds: Vec<_> =
-            self.config.compact.compactors.iter().filter(|spec| spec.needs_encoder()).map(|spec| &spec.kind).collect();
+        let mut kinds: Vec<_> = self
+            .config
+            .compact
+            .compactors
+            .iter()
+            .filter(|spec| spec.needs_encoder())
+            .map(|spec| &spec.kind)
+            .collect();
         kinds.dedup();
         let mut cost = Cost::default();
         for group in self.sources.groups(&self.protocol, self.constraints.as_ref())? {

@@ -94,7 +94,9 @@ impl EncoderConfig {
     pub fn from_weights(weights: &Weights) -> Result<Self, ModelError> {
         let (config, file) = match weights.metadata() {
             ModelMetadata::HfFolder { folder, config, .. } => (config, folder.join("config.json")),
-            ModelMetadata::Gguf(_) => return Err(unsupported(weights.path().display().to_string(), "a GGUF file")),
+            ModelMetadata::Gguf(_) => {
+                return Err(unsupported(weights.path().display().to_string(), "a GGUF file"));
+            }
         };
         let file = file.display().to_string();
         let Some(family) = family(weights) else {
@@ -126,7 +128,10 @@ impl EncoderConfig {
             type_vocab_size: fields.type_vocab_size,
             layer_norm_eps: fields.layer_norm_eps,
             pad_token_id,
-            classifies_tokens: fields.architectures.iter().any(|name| name.ends_with("ForTokenClassification")),
+            classifies_tokens: fields
+                .architectures
+                .iter()
+                .any(|name| name.ends_with("ForTokenClassification")),
         };
         config.check(&file)?;
         Ok(config)
@@ -164,7 +169,10 @@ impl EncoderConfig {
             }
         }
         if self.max_positions <= self.first_position {
-            let reason = format!("{} positions, and the first token has row {}", self.max_positions, self.first_position);
+            let reason = format!(
+                "{} positions, and the first token has row {}",
+                self.max_positions, self.first_position
+            );
             return refuse(file, "max_position_embeddings", reason);
         }
         let dim = self.head_dim();

@@ -119,14 +119,8 @@ impl EncoderLayer {
     }
 
     pub(super) fn packed_bytes(&self) -> usize {
-        let matrices = [
-            &self.query,
-            &self.key,
-            &self.value,
-            &self.attention_output,
-            &self.intermediate,
-            &self.output,
-        ];
+        let matrices =
+            [&self.query, &self.key, &self.value, &self.attention_output, &self.intermediate, &self.output];
         matrices.iter().map(|matrix| matrix.packed_bytes()).sum()
     }
 }

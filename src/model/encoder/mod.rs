@@ -45,7 +45,8 @@ impl Encoder {
         let mut loader = EncoderLoader::new(backend, &config, weights, progress)?;
         let hidden = config.hidden_size;
         let words = loader.matrix("embeddings.word_embeddings.weight", [config.vocab_size, hidden])?;
-        let positions = loader.matrix("embeddings.position_embeddings.weight", [config.max_positions, hidden])?;
+        let positions =
+            loader.matrix("embeddings.position_embeddings.weight", [config.max_positions, hidden])?;
         let token_types =
             loader.matrix("embeddings.token_type_embeddings.weight", [config.type_vocab_size, hidden])?;
         let norm = loader.layer_norm("embeddings.LayerNorm")?;

@@ -55,8 +55,7 @@ impl Kernel for LayerNorm<'_> {
             let deviations = sum_of_squares(l, x, mean);
             let inverse = l.splat(1.0 / (deviations / n as f32 + self.eps).sqrt());
             let parameters = self.weight.chunks(LANES).zip(self.bias.chunks(LANES));
-            for ((x, (weight, bias)), output) in
-                x.chunks(LANES).zip(parameters).zip(output.chunks_mut(LANES))
+            for ((x, (weight, bias)), output) in x.chunks(LANES).zip(parameters).zip(output.chunks_mut(LANES))
             {
                 let scaled = l.mul(l.sub(l.load_first(x, 0.0), center), inverse);
                 let shifted = l.fma(scaled, l.load_first(weight, 0.0), l.load_first(bias, 0.0));

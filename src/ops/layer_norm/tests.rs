@@ -29,9 +29,11 @@ fn matches_the_oracle_at_sizes_around_the_lanes() {
             let mean = row.iter().map(|&v| f64::from(v)).sum::<f64>() / n as f64;
             let variance = row.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n as f64;
             let inverse = 1.0 / (variance + f64::from(EPS)).sqrt();
-            exact.extend((0..n).map(|i| {
-                (f64::from(row[i]) - mean) * inverse * f64::from(weight[i]) + f64::from(bias[i])
-            }));
+            exact.extend(
+                (0..n).map(|i| {
+                    (f64::from(row[i]) - mean) * inverse * f64::from(weight[i]) + f64::from(bias[i])
+                }),
+            );
             let mean = row.iter().sum::<f32>() / n as f32;
             let variance = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f32>() / n as f32;
             let inverse = 1.0 / (variance + EPS).sqrt();

@@ -236,7 +236,10 @@ impl CompactJob {
     }
 
     /// Goes on through the encoder.
-    fn compress(&mut self, context: &TaskContext<'_>) -> Result<JobStep<CompactionResult>, CompactionFailure> {
+    fn compress(
+        &mut self,
+        context: &TaskContext<'_>,
+    ) -> Result<JobStep<CompactionResult>, CompactionFailure> {
         let Some((compression, since)) = &mut self.compression else { return Err(CompactionFailure::Empty) };
         let text = match compression.step()? {
             CompressionStep::Working { done, total } => return Ok(JobStep::Working { done, total }),

@@ -281,7 +281,9 @@ mod tests {
             let error = name.parse::<CompactorSpec>().unwrap_err();
             assert_eq!(error.name, name);
             let text = error.to_string();
-            for family in ["recent-N", "user-turns", "mask-observations", "llm:PROMPT", "llmlingua2", "+extractor"] {
+            for family in
+                ["recent-N", "user-turns", "mask-observations", "llm:PROMPT", "llmlingua2", "+extractor"]
+            {
                 assert!(text.contains(family), "{text}");
             }
         }

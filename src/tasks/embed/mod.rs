@@ -89,7 +89,8 @@ impl Embedder {
         };
         let asked = settings.max_tokens.or(published.max_tokens);
         let max_tokens = asked.unwrap_or(context).min(context);
-        if asked.is_some_and(|asked| settings.max_tokens.is_some() && asked > context) || max_tokens <= around {
+        if asked.is_some_and(|asked| settings.max_tokens.is_some() && asked > context) || max_tokens <= around
+        {
             let found = asked.unwrap_or(context);
             return Err(EmbedError::MaxTokens { found, least: around + 1, limit: context });
         }

@@ -62,9 +62,11 @@ impl Published {
         let max_tokens = match read(&folder.join("sentence_bert_config.json"))? {
             Some((file, config)) => match &config["max_seq_length"] {
                 Value::Null => None,
-                value => Some(value.as_u64().and_then(|tokens| usize::try_from(tokens).ok()).ok_or_else(
-                    || damaged(&file, format!("max_seq_length is {value}, not a number of tokens")),
-                )?),
+                value => {
+                    Some(value.as_u64().and_then(|tokens| usize::try_from(tokens).ok()).ok_or_else(|| {
+                        damaged(&file, format!("max_seq_length is {value}, not a number of tokens"))
+                    })?)
+                }
             },
             None => None,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::percentile::percentile;
-use super::words::{Word, WindowWords};
+use super::words::{WindowWords, Word};
 use super::{LinguaError, LlmLingua2, budget};
 use crate::engine::EngineError;
 
@@ -170,7 +170,8 @@ impl Context {
     /// The mean probability of its words, in the reference's precision; 0 where it has none.
     fn mean(&self) -> f32 {
         let words = self.words.iter().flat_map(|window| &window.words);
-        let (sum, count) = words.fold((0.0_f32, 0_usize), |(sum, count), word| (sum + word.unforced, count + 1));
+        let (sum, count) =
+            words.fold((0.0_f32, 0_usize), |(sum, count), word| (sum + word.unforced, count + 1));
         if count == 0 { 0.0 } else { sum / count as f32 }
     }
 }

@@ -24,8 +24,7 @@ pub(super) fn percentile(values: &[f64], is_wide: bool, percent: usize) -> Optio
     }
     let (low, high) = (low as f32, high as f32);
     let step = high - low;
-    let between =
-        if share >= 0.5 { high - step * (1.0 - share) as f32 } else { low + step * share as f32 };
+    let between = if share >= 0.5 { high - step * (1.0 - share) as f32 } else { low + step * share as f32 };
     Some(f64::from(between))
 }
 
