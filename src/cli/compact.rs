@@ -1,30 +1,34 @@
 //! `longwick compact`: a shorter history.
 
-use super::model_args::ModelArgs;
+use super::model_args::{ModelArgs, with_load_bar};
 use super::task_args::{GenerationArgs, HistoryArgs, write_json, write_output};
 use super::watched::Progress;
-use super::{CliResult, Outcome};
+use super::{CliError, CliResult, Outcome};
 use crate::compint::{NamedSummary, Protocol, protocol};
 use crate::history::History;
+use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::compact::{
     CompactJob, CompactionInput, CompactionResult, CompactorSpec, CutoffPolicy, SummaryPrompt,
 };
 use crate::tasks::extract::{ExtractJob, ExtractSettings};
+use crate::weights::fetch::resolve_model;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Compact a history.
 ///
 /// Prints the messages that replace it, one a line, in longwick's own format. Compactors: recent-N,
-/// user-turns[:N or :HEAD+TAIL], mask-observations[:K], llm:PROMPT; each with +extractor, which appends the
+/// user-turns[:N or :HEAD+TAIL], mask-observations[:K], llm:PROMPT, llmlingua2[:N]; each with +extractor, which appends the
 /// constraints found in the history.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:
   longwick compact chat.json --compactor recent-5 --model smollm2-135m
   longwick compact agent.json --compactor llm:continuity+extractor --model qwen3-4b --max-tokens 1024 --out short.jsonl
   longwick compact agent.json --compactor mask-observations:3 --model qwen3-4b --json
+  longwick compact chat.json --compactor llmlingua2 --encoder llmlingua2-mbert --model smollm2-135m
 
-The model counts tokens, writes the summary of llm, and extracts for +extractor. Exit code 1: the compaction failed,
+The model counts tokens, writes the summary of llm, and extracts for +extractor; the encoder chooses the words of
+llmlingua2. Exit code 1: the compaction failed,
 or a turn's extraction did.")]
 pub struct CompactArgs {
     /// The history.
@@ -39,6 +43,9 @@ pub struct CompactArgs {
     /// The compactor.
     #[arg(long, value_name = "NAME")]
     pub compactor: CompactorSpec,
+    /// The encoder of llmlingua2: a name of `longwick models list`, or a path to an HF folder.
+    #[arg(long, value_name = "MODEL")]
+    pub encoder: Option<String>,
     /// Whose prompts.
     #[arg(long, value_name = "NAME", default_value = protocol::BUILT_IN)]
     pub protocol: String,
@@ -80,6 +87,7 @@ pub fn run(args: CompactArgs) -> CliResult {
         true => Some(Arc::new(protocol.extraction_prompt(&args.extract_prompt)?.clone())),
         false => None,
     };
+    let encoder = load_encoder(&args)?;
     let mut engine = args.model.load_engine()?;
     let settings = args.generation.settings();
     let mut outcome = Outcome::Finished;
@@ -91,7 +99,7 @@ pub fn run(args: CompactArgs) -> CliResult {
         outcome = super::extract::report(&extraction);
         constraints = Some(extraction_prompt.constraints(&extraction.registry));
     }
-    let input = CompactionInput { history, prompt, settings, cutoff: args.cutoff, constraints };
+    let input = CompactionInput { history, prompt, settings, cutoff: args.cutoff, encoder, constraints };
     let job = CompactJob::new(&args.compactor, input)?;
     let result = args
         .generation
@@ -100,6 +108,21 @@ pub fn run(args: CompactArgs) -> CliResult {
         .ok_or("the compaction was lost")?;
     print(&args, &result)?;
     Ok(if result.failure.is_some() { Outcome::FinishedWithFailures } else { outcome })
+}
+
+fn load_encoder(args: &CompactArgs) -> Result<Option<Arc<LlmLingua2>>, CliError> {
+    let name = match (&args.encoder, args.compactor.needs_encoder()) {
+        (None, false) => return Ok(None),
+        (Some(name), true) => name,
+        (None, true) => {
+            let reason = "needs --encoder MODEL, such as llmlingua2-mbert (longwick models list)";
+            return Err(format!("{} {reason}", args.compactor).into());
+        }
+        (Some(_), false) => return Err(format!("--encoder: {} has no encoder", args.compactor).into()),
+    };
+    let path = resolve_model(name)?;
+    let loaded = with_load_bar(|progress| Ok(LlmLingua2::load(&path, args.model.engine.threads, progress)?))?;
+    Ok(Some(Arc::new(loaded)))
 }
 
 fn print(
@@ -149,5 +172,15 @@ mod tests {
         assert!(error.contains("mask-observations"), "{error}");
         assert!(parse("x h.json --model m --compactor recent-1 --cutoff maybe").is_err());
         assert!(parse("x h.json --model m").is_err());
+    }
+
+    #[test]
+    fn an_encoder_goes_with_the_compactor_that_has_one() {
+        let refused = |line: &str| load_encoder(&parse(line).unwrap()).err().unwrap().to_string();
+        let error = refused("x h.json --model m --compactor llmlingua2");
+        assert!(error.contains("llmlingua2:500 needs --encoder"), "{error}");
+        let error = refused("x h.json --model m --compactor recent-5 --encoder e");
+        assert!(error.contains("recent-5 has no encoder"), "{error}");
+        assert!(load_encoder(&parse("x h.json --model m --compactor recent-5").unwrap()).unwrap().is_none());
     }
 }

@@ -10,6 +10,7 @@ macro_rules! out_line {
 
 pub mod bench;
 pub mod compact;
+pub mod embed;
 pub mod extract;
 pub mod generate;
 pub mod import;

@@ -111,7 +111,7 @@ fn list(cache: &ModelCache, as_json: bool) -> CliResult {
         return Ok(outcome);
     }
     out_line!(
-        "{:<15} {:<8} {:<9} {:>8}  {:<10} {:<22} DESCRIPTION",
+        "{:<28} {:<11} {:<11} {:>8}  {:<10} {:<22} DESCRIPTION",
         "NAME",
         "FAMILY",
         "KIND",
@@ -124,7 +124,7 @@ fn list(cache: &ModelCache, as_json: bool) -> CliResult {
             presence.map_or("-".to_string(), |p| format!("{} ({})", short_keeper(p.keeper), size(p.bytes)));
         let own = if origin.is_some() { " (your manifest)" } else { "" };
         out_line!(
-            "{:<15} {:<8} {:<9} {:>8}  {:<10} {:<22} {}{own}",
+            "{:<28} {:<11} {:<11} {:>8}  {:<10} {:<22} {}{own}",
             manifest.name,
             manifest.family,
             kind(manifest.kind),
@@ -273,8 +273,11 @@ fn describe(source: &Source) -> String {
     match source {
         Source::Hub(hub) => format!("hub {}@{}: {}", hub.repo, hub.revision, hub.files.join(", ")),
         Source::Pypi(pypi) => {
-            let packages: Vec<_> = pypi.parts.iter().map(|part| part.package.as_str()).collect();
-            format!("PyPI {} {}: {}", packages.join(" + "), pypi.version, pypi.file)
+            let mut packages: Vec<&str> =
+                pypi.files().flat_map(|(_, parts)| parts).map(|part| part.package.as_str()).collect();
+            packages.dedup();
+            let files: Vec<&str> = pypi.files().map(|(file, _)| file).collect();
+            format!("PyPI {} {}: {}", packages.join(" + "), pypi.version, files.join(", "))
         }
         Source::Local(local) => format!("local {}", local.path.display()),
     }
@@ -284,6 +287,8 @@ fn kind(kind: ModelKind) -> &'static str {
     match kind {
         ModelKind::Instruct => "instruct",
         ModelKind::Base => "base",
+        ModelKind::Embedding => "embedding",
+        ModelKind::Compression => "compression",
     }
 }
 

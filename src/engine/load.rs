@@ -43,7 +43,7 @@ pub struct Engine {
     pub(super) text: Result<TextSide, String>,
     pub(super) grammars: Option<GrammarFactory>,
     pub(super) stats: EngineStats,
-    backend: Backend,
+    pub(super) backend: Backend,
     path: PathBuf,
     skipped: Vec<(String, usize)>,
     model_digest: String,

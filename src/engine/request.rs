@@ -48,6 +48,8 @@ pub enum RequestKind {
         /// Token continuations, none of them empty.
         continuations: Vec<Vec<u32>>,
     },
+    /// The final hidden state (after the last norm) of the prompt's last token: what embedding models pool.
+    Hidden,
     /// Log-probabilities of the next token at prompt positions.
     Logits {
         /// Prompt positions, ascending.
@@ -128,6 +130,8 @@ pub enum RequestOutput {
     },
     /// Of [`RequestKind::Score`].
     Scored(ChoiceScores),
+    /// Of [`RequestKind::Hidden`]: `[hidden_size]`.
+    Hidden(Vec<f32>),
     /// Of [`RequestKind::Logits`].
     Logits(Vec<PositionLogprobs>),
     /// The request failed by itself (a grammar that cannot be compiled, say); others go on.

@@ -1,7 +1,8 @@
-//! Models: the trait the engine drives, config dialects, shared layers, and one file a family.
+//! Models: the trait the engine drives, config dialects, shared layers, and one file a family; encoders beside them.
 
 pub mod batch;
 pub mod config;
+pub mod encoder;
 mod gemma3;
 mod gemma4;
 mod gpt_oss;

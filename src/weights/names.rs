@@ -181,6 +181,9 @@ const SKIPPED: &[&str] = &[
     "mtp",
 ];
 
+/// What a text model's names begin with where it was saved without its task model (Qwen3-Embedding): no `model.` in front.
+const BARE: &[&str] = &["embed_tokens", "layers", "norm"];
+
 /// What a name in an HF checkpoint means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HfName<'a> {
@@ -197,6 +200,9 @@ pub fn canonical_hf_name(name: &str) -> HfName<'_> {
     let part = inner.split('.').next().unwrap_or(inner);
     if SKIPPED.contains(&part) {
         return HfName::Skipped(&name[..name.len() - inner.len() + part.len()]);
+    }
+    if inner == name && BARE.contains(&part) {
+        return HfName::Text(Cow::Owned(format!("{model_prefix}{name}")));
     }
     if let Some(rest) = name.strip_prefix("model.language_model.") {
         return HfName::Text(Cow::Owned(format!("model.{rest}")));

@@ -101,6 +101,7 @@ pub fn questions(prompt: &[u32]) -> Vec<Request> {
         greedy_request(prompt, 40),
         Request::new(prompt.to_vec(), RequestKind::Generate(sampled(24, 5))),
         Request::new(prompt.to_vec(), RequestKind::Score { continuations }),
+        Request::new(prompt.to_vec(), RequestKind::Hidden),
     ]
 }
 
@@ -118,6 +119,7 @@ pub fn bits(output: &RequestOutput) -> Vec<u64> {
             .iter()
             .flat_map(|choice| [choice.sum.to_bits(), choice.tokens as u64, choice.probability.to_bits()])
             .collect(),
+        RequestOutput::Hidden(state) => floats(state),
         RequestOutput::Logits(positions) => positions
             .iter()
             .flat_map(|found| {

@@ -2,6 +2,7 @@
 
 use super::experiment::Experiment;
 use super::phases::Step;
+use super::run::RunObserver;
 use super::sources::PreparedInstance;
 use super::weights::Weights;
 use super::work::{Work, WorkOutput};
@@ -9,6 +10,7 @@ use super::{Cell, KeyBase, NewResult, ResultSink, RunnerError, result_key};
 use crate::compint::{Condition, NamedSummary};
 use crate::history::{Message, Role};
 use crate::tasks::GenerationSettings;
+use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::compact::{
     CompactJob, CompactionFailure, CompactionInput, CompactionResult, CompactorSpec, SummaryPrompt,
 };
@@ -57,6 +59,10 @@ pub(super) struct Collector<'a> {
     pub(super) date: &'a str,
     pub(super) weights: &'a Weights,
     pub(super) sink: &'a mut dyn ResultSink,
+    /// The encoder of `llmlingua2`, once it is needed.
+    pub(super) encoder: &'a mut Option<Arc<LlmLingua2>>,
+    /// Is told how far the encoder's load is.
+    pub(super) observer: &'a mut dyn RunObserver,
 }
 
 impl Collector<'_> {
@@ -170,7 +176,25 @@ impl Collector<'_> {
             let prompt = (protocol.compaction.get(name), &protocol.transcript);
             (prompt, experiment.compact_settings(), experiment.config.compact.cutoff)
         });
-        self.key("compact", Step::Compact, &(&base, &*prepared.messages, asked))
+        match experiment.encoder.as_ref().filter(|_| spec.needs_encoder()) {
+            Some((_, encoder)) => {
+                let encoder = (&encoder.digest, &encoder.arithmetic);
+                self.key("compact", Step::Compact, &(&base, &*prepared.messages, encoder))
+            }
+            None => self.key("compact", Step::Compact, &(&base, &*prepared.messages, asked)),
+        }
+    }
+
+    /// The encoder, loaded on first use: a run that finds its compactions done needs none.
+    fn encoder(&mut self) -> Result<Option<Arc<LlmLingua2>>, RunnerError> {
+        if let (None, Some((path, _))) = (&self.encoder, &self.experiment.encoder) {
+            let observer = &mut *self.observer;
+            let threads = self.experiment.options.threads;
+            let loaded =
+                LlmLingua2::load(path, threads, &mut |done, total| observer.loading(path, done, total))?;
+            *self.encoder = Some(Arc::new(loaded));
+        }
+        Ok(self.encoder.clone())
     }
 
     fn compact(&mut self, prepared: &PreparedInstance, batch: &mut Batch) -> Result<(), RunnerError> {
@@ -185,9 +209,16 @@ impl Collector<'_> {
                     as Arc<dyn SummaryPrompt>),
                 None => None,
             };
+            // An encoder is not loaded for what is there already.
+            if spec.needs_encoder() && self.sink.get(&key)?.is_some() {
+                batch.settle(1, self.weights.of(Step::Compact));
+                continue;
+            }
+            let encoder = if spec.needs_encoder() { self.encoder()? } else { None };
             let input = CompactionInput {
                 history: prepared.messages.clone(),
                 prompt,
+                encoder,
                 settings: experiment.compact_settings(),
                 cutoff: experiment.config.compact.cutoff,
                 constraints: None,

@@ -150,3 +150,22 @@ fn operands_of_different_shapes_are_refused() {
         assert!(matches!(op(backend, &x, &y), Err(OpError::Shape { .. })));
     }
 }
+
+#[test]
+fn gelu_stays_within_its_bound_of_the_error_function() {
+    let x: Vec<f32> = inputs(3.0).into_iter().filter(|x| x.abs() < 1e4).collect();
+    for backend in backends() {
+        let ours = values(&gelu(&backend, &tensor(&x)).unwrap());
+        for (&x, &ours) in x.iter().zip(&ours) {
+            let wide = f64::from(x);
+            let exact = 0.5 * wide * (1.0 + candle_core::cpu::erf::erf_f64(wide / std::f64::consts::SQRT_2));
+            assert!(
+                (f64::from(ours) - exact).abs() <= 4e-7 * wide.abs(),
+                "gelu({x}) is {exact}, found {ours} ({})",
+                backend.arithmetic()
+            );
+        }
+    }
+    let odd = values(&gelu(&backends()[0], &tensor(&[f32::NAN, f32::NEG_INFINITY])).unwrap());
+    assert!(odd[0].is_nan() && odd[1].is_nan());
+}

@@ -1,6 +1,6 @@
 //! Operations on one or two elements at the same place.
 use super::{
-    functions::{tanh, times_logistic},
+    functions::{normal_tail, tanh, times_logistic},
     simd::{Kernel, LANES, Lanes, dispatch},
     threads::SharedOutput,
 };
@@ -35,6 +35,9 @@ pub(crate) struct ClampedSwiglu {
     pub(crate) alpha: f32,
     pub(crate) limit: f32,
 }
+/// x times the normal distribution below x.
+#[derive(Clone, Copy)]
+pub(crate) struct Gelu;
 /// cap tanh(x / cap).
 #[derive(Clone, Copy)]
 pub(crate) struct SoftCap {
@@ -80,6 +83,15 @@ impl Elementwise for ClampedSwiglu {
         let up = l.max(l.min(y, above), below);
         let glu = times_logistic(l, gate, l.mul(gate, l.splat(self.alpha)));
         l.mul(l.add(up, l.splat(1.0)), glu)
+    }
+}
+
+impl Elementwise for Gelu {
+    #[inline(always)]
+    fn at<L: Lanes>(self, l: L, x: L::F, _: L::F) -> L::F {
+        let magnitude = l.from_bits(l.and_int(l.to_bits(x), l.splat_int(i32::MAX)));
+        let positive = l.max(x, l.splat(0.0));
+        l.neg_fma(magnitude, normal_tail(l, magnitude), positive)
     }
 }
 

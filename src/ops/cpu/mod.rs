@@ -5,6 +5,7 @@ pub(crate) mod fixed;
 pub(crate) mod float;
 pub(crate) mod functions;
 pub(crate) mod kv_write;
+pub(crate) mod layer_norm;
 pub(crate) mod linear_output;
 pub(crate) mod norm;
 pub(crate) mod panel;

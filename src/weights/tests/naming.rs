@@ -160,3 +160,18 @@ fn hf_prefixes_are_removed_and_towers_skipped() {
         assert_eq!(canonical_hf_name(name), HfName::Skipped(prefix), "{name}");
     }
 }
+
+#[test]
+fn a_text_model_saved_alone_gets_its_prefix() {
+    for (name, canonical) in [
+        ("layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.weight"),
+        ("embed_tokens.weight", "model.embed_tokens.weight"),
+        ("norm.weight", "model.norm.weight"),
+        ("model.norm.weight", "model.norm.weight"),
+        // Encoders keep their names.
+        ("encoder.layer.0.output.dense.weight", "encoder.layer.0.output.dense.weight"),
+        ("bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.weight"),
+    ] {
+        assert_eq!(canonical_hf_name(name), HfName::Text(canonical.into()), "{name}");
+    }
+}
