@@ -1,7 +1,7 @@
 //! [`KvPlan`]: which layers share pages.
 
-use super::KvError;
-use crate::ops::{KvDtype, KvPageLayout};
+use super::{KvError, SLOTS_PER_SEQUENCE};
+use crate::ops::{KvDtype, KvPageLayout, RecurrentShape, STATE_CHUNK, StateLayout};
 
 /// How one layer caches keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,23 +22,26 @@ pub enum LayerKv {
         /// Elements a head.
         head_dim: usize,
     },
+    /// A state of one size, whatever the number of tokens.
+    Recurrent(RecurrentShape),
 }
 
 impl LayerKv {
-    /// The window in tokens; `None` for full attention.
+    /// The window in tokens; `None` for full attention, and for a layer that owns no keys and values.
     pub fn window(self) -> Option<u32> {
         match self {
-            LayerKv::Full { .. } => None,
+            LayerKv::Full { .. } | LayerKv::Recurrent(_) => None,
             LayerKv::Sliding { window, .. } => Some(window),
         }
     }
 
-    /// `(kv_heads, head_dim)`.
-    pub fn shape(self) -> (usize, usize) {
+    /// `(kv_heads, head_dim)`; `None` for a layer that owns no keys and values.
+    pub fn shape(self) -> Option<(usize, usize)> {
         match self {
             LayerKv::Full { kv_heads, head_dim } | LayerKv::Sliding { kv_heads, head_dim, .. } => {
-                (kv_heads, head_dim)
+                Some((kv_heads, head_dim))
             }
+            LayerKv::Recurrent(_) => None,
         }
     }
 }
@@ -75,12 +78,12 @@ impl KvCacheGroup {
     }
 }
 
-/// Where a layer's keys and values lie.
+/// Where a layer's keys and values, or its states, lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerSlot {
-    /// Index into [`KvPlan::groups`].
+    /// Index into [`KvPlan::groups`]; for a recurrent layer one past its end.
     pub group: usize,
-    /// The layer's place in the group's pages.
+    /// The layer's place in the group's pages, or in the state slots.
     pub layer_in_page: usize,
 }
 
@@ -95,6 +98,8 @@ pub struct KvPlan {
     pub block_size: usize,
     /// Bytes of a page: the largest of the groups'.
     pub page_bytes: usize,
+    /// How the recurrent layers' states lie in slots, where there are such layers.
+    pub states: Option<StateLayout>,
 }
 
 impl KvPlan {
@@ -104,18 +109,19 @@ impl KvPlan {
     /// that leaves at most a tenth of the pages' room empty.
     ///
     /// # Errors
-    /// [`KvError::Setting`] for a block size that is not a positive multiple of 16, or a model without layers.
+    /// [`KvError::Setting`] for a block size that is not a positive multiple of 16, a model without attention layers, or
+    /// recurrent layers of more than one shape; [`KvError::Op`] for a shape that the operations do not take.
     pub fn new(layers: &[LayerKv], block_size: usize, dtype: KvDtype) -> Result<Self, KvError> {
         if block_size == 0 || !block_size.is_multiple_of(16) {
             let reason = format!("{block_size} is not a positive multiple of 16");
             return Err(KvError::Setting { setting: "block_size", reason });
         }
-        if layers.is_empty() {
+        if layers.iter().all(|layer| layer.shape().is_none()) {
             let reason = "the model has no attention layers".to_owned();
             return Err(KvError::Setting { setting: "layers", reason });
         }
         let mut kinds: Vec<(LayerKv, Vec<usize>)> = Vec::new();
-        for (index, &layer) in layers.iter().enumerate() {
+        for (index, &layer) in layers.iter().enumerate().filter(|(_, layer)| layer.shape().is_some()) {
             match kinds.iter_mut().find(|(kind, _)| *kind == layer) {
                 Some((_, members)) => members.push(index),
                 None => kinds.push((layer, vec![index])),
@@ -128,9 +134,10 @@ impl KvPlan {
             layers: vec![LayerSlot { group: 0, layer_in_page: 0 }; layers.len()],
             block_size,
             page_bytes: 0,
+            states: None,
         };
         for (kind, members) in kinds {
-            let (kv_heads, head_dim) = kind.shape();
+            let Some((kv_heads, head_dim)) = kind.shape() else { continue };
             for chunk in members.chunks(layers_per_page) {
                 for (layer_in_page, &layer) in chunk.iter().enumerate() {
                     plan.layers[layer] = LayerSlot { group: plan.groups.len(), layer_in_page };
@@ -140,7 +147,37 @@ impl KvPlan {
                 plan.groups.push(KvCacheGroup { window: kind.window(), layers: chunk.to_vec(), layout });
             }
         }
+        plan.place_states(layers)?;
         Ok(plan)
+    }
+
+    /// Gives each recurrent layer its place in the state slots.
+    fn place_states(&mut self, layers: &[LayerKv]) -> Result<(), KvError> {
+        for (index, layer) in layers.iter().enumerate() {
+            let LayerKv::Recurrent(shape) = *layer else { continue };
+            let states = self.states.get_or_insert(StateLayout { shape, layers: 0 });
+            if states.shape != shape {
+                let reason = format!("layer {index} keeps {shape:?}, and others {:?}", states.shape);
+                return Err(KvError::Setting { setting: "layers", reason });
+            }
+            self.layers[index] = LayerSlot { group: self.groups.len(), layer_in_page: states.layers };
+            states.layers += 1;
+        }
+        Ok(self.states.map_or(Ok(()), |states| states.validate())?)
+    }
+
+    /// Most state slots a sequence holds at once: none without recurrent layers.
+    pub fn slots_held(&self) -> usize {
+        if self.states.is_some() { SLOTS_PER_SEQUENCE } else { 0 }
+    }
+
+    /// Snapshots of states lie on multiples of so many tokens: of 64, and of whole blocks.
+    pub fn snapshot_unit(&self) -> usize {
+        let (mut a, mut b) = (self.block_size, STATE_CHUNK);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        self.block_size / a * STATE_CHUNK
     }
 
     /// Bytes one more token costs once every window is full, and what it costs before that.

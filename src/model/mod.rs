@@ -7,9 +7,10 @@ pub mod layers;
 mod llama;
 mod load;
 mod qwen3;
+mod qwen3_5;
 
 pub use batch::{ForwardBatch, GroupBatch, SequenceTable};
-pub use config::{Activation, Family, ModelConfig, RopeSettings};
+pub use config::{Activation, Family, ModelConfig, RecurrentSettings, RopeSettings};
 pub use load::load_model;
 
 use crate::kv::{KvPlan, LayerKv};

@@ -56,6 +56,10 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
     let file = weights.path().display().to_string();
     let architecture = metadata.architecture()?;
     let family = Family::from_name(architecture, &file)?;
+    if family == Family::Qwen3_5 {
+        let supported = "as safetensors only".to_owned();
+        return Err(ModelError::UnsupportedArchitecture { file, architecture: architecture.to_owned(), supported });
+    }
     let fields = Fields { metadata, architecture, file };
     let hidden_size = fields.required_size("embedding_length")?;
     let num_heads = fields.required_size("attention.head_count")?;
@@ -97,8 +101,10 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         rope_sliding: if gemma { sliding } else { full },
         rope_layout: match family {
             Family::Llama => RopeLayout::Interleaved,
-            Family::Qwen3 | Family::Gemma3 => RopeLayout::HalfRotation,
+            Family::Qwen3 | Family::Qwen3_5 | Family::Gemma3 => RopeLayout::HalfRotation,
         },
+        recurrent: None,
+        attention_output_gate: false,
         attention_scale: attention_scale(family, num_layers, hidden_size, num_heads, head_dim),
         activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),

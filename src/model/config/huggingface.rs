@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings};
+use super::{Activation, Family, ModelConfig, RecurrentSettings, RopeScaling, RopeSettings};
 use crate::model::ModelError;
-use crate::ops::RopeLayout;
+use crate::ops::{RecurrentShape, RopeLayout};
 
 /// Every sixth layer of Gemma 3 is a full one where the config names no pattern.
 const GEMMA3_LAYER_PERIOD: usize = 6;
+/// Likewise every fourth of Qwen3.5, whose heads rotate by a quarter unless the config says another part.
+const QWEN3_5_LAYER_PERIOD: usize = 4;
+const QWEN3_5_ROTARY_FACTOR: f32 = 0.25;
 
 struct Fields<'a> {
     object: &'a Value,
@@ -78,7 +81,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
     };
     let num_layers = fields.required_size("num_hidden_layers")?.min(1 << 20);
     let gemma = family == Family::Gemma3;
-    let (rope, rope_sliding) = ropes(&fields, family, head_dim)?;
+    let (rope, rope_sliding) = ropes(&fields, family, rotary_dim(&fields, family, head_dim)?)?;
     let scalar = fields.float("query_pre_attn_scalar")?.filter(|_| gemma);
     Ok(ModelConfig {
         family,
@@ -89,12 +92,14 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         num_kv_heads: fields.size("num_key_value_heads")?.unwrap_or(num_heads),
         head_dim,
         rms_norm_eps: fields.float("rms_norm_eps")?.unwrap_or(1e-6),
-        norm_offset: if gemma { 1.0 } else { 0.0 },
+        norm_offset: if gemma || family == Family::Qwen3_5 { 1.0 } else { 0.0 },
         context_length: fields.required_size("max_position_embeddings")?,
         layer_windows: layer_windows(&fields, family, num_layers)?,
         rope,
         rope_sliding,
         rope_layout: RopeLayout::HalfRotation,
+        recurrent: recurrent(&fields, family, num_layers)?,
+        attention_output_gate: family == Family::Qwen3_5,
         attention_scale: 1.0 / scalar.unwrap_or(head_dim as f32).sqrt(),
         activation: activation(&fields, gemma)?,
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
@@ -143,6 +148,7 @@ fn layer_windows(
             .map(|kind| match (kind.as_str(), window) {
                 (Some("full_attention"), _) => Ok(None),
                 (Some("sliding_attention"), Some(window)) => Ok(Some(window)),
+                (Some("linear_attention"), _) if family == Family::Qwen3_5 => Ok(None),
                 (Some("sliding_attention"), None) => fields.fail("sliding_window", "is missing"),
                 _ => fields.fail("layer_types", format!("{kind} is not supported")),
             })
@@ -160,26 +166,65 @@ fn layer_windows(
     Ok((0..num_layers).map(|layer| (!(layer + 1).is_multiple_of(period)).then_some(window)).collect())
 }
 
+/// The layers of linear attention, and their shape.
+fn recurrent(
+    fields: &Fields<'_>,
+    family: Family,
+    num_layers: usize,
+) -> Result<Option<RecurrentSettings>, ModelError> {
+    if family != Family::Qwen3_5 {
+        return Ok(None);
+    }
+    let layers = match fields.get("layer_types").and_then(Value::as_array) {
+        Some(types) => types.iter().map(|kind| kind.as_str() == Some("linear_attention")).collect(),
+        None => {
+            let period = fields.size("full_attention_interval")?.unwrap_or(QWEN3_5_LAYER_PERIOD);
+            (0..num_layers).map(|layer| !(layer + 1).is_multiple_of(period)).collect()
+        }
+    };
+    let shape = RecurrentShape {
+        key_heads: fields.required_size("linear_num_key_heads")?,
+        value_heads: fields.required_size("linear_num_value_heads")?,
+        key_dim: fields.required_size("linear_key_head_dim")?,
+        value_dim: fields.required_size("linear_value_head_dim")?,
+        conv_kernel: fields.size("linear_conv_kernel_dim")?.unwrap_or(4),
+    };
+    Ok(Some(RecurrentSettings { shape, layers }))
+}
+
+/// Elements of a head that rotate.
+fn rotary_dim(fields: &Fields<'_>, family: Family, head_dim: usize) -> Result<usize, ModelError> {
+    if family != Family::Qwen3_5 {
+        return Ok(head_dim);
+    }
+    let nested = ["rope_parameters", "rope_scaling"].map(|name| fields.object(name));
+    let mut factor = fields.float("partial_rotary_factor")?;
+    for parameters in nested.into_iter().flatten() {
+        factor = parameters.float("partial_rotary_factor")?.or(factor);
+    }
+    Ok((head_dim as f32 * factor.unwrap_or(QWEN3_5_ROTARY_FACTOR)) as usize)
+}
+
 /// The rotary settings of full and of sliding layers.
 fn ropes(
     fields: &Fields<'_>,
     family: Family,
-    head_dim: usize,
+    rotary_dim: usize,
 ) -> Result<(RopeSettings, RopeSettings), ModelError> {
     if let Some(parameters) = fields.object("rope_parameters") {
         let full = parameters.object("full_attention");
         if let (Some(full), Some(sliding)) = (full, parameters.object("sliding_attention")) {
-            return Ok((rope(&full, None, head_dim)?, rope(&sliding, None, head_dim)?));
+            return Ok((rope(&full, None, rotary_dim)?, rope(&sliding, None, rotary_dim)?));
         }
-        let settings = rope(&parameters, fields.float("rope_theta")?, head_dim)?;
+        let settings = rope(&parameters, fields.float("rope_theta")?, rotary_dim)?;
         return Ok((settings, settings));
     }
     let theta = fields.float("rope_theta")?;
     let full = match fields.object("rope_scaling") {
-        Some(scaling) => rope(&scaling, theta, head_dim)?,
+        Some(scaling) => rope(&scaling, theta, rotary_dim)?,
         None => RopeSettings {
             theta: theta.unwrap_or(10_000.0),
-            rotary_dim: head_dim,
+            rotary_dim,
             scaling: RopeScaling::None,
         },
     };
@@ -189,10 +234,10 @@ fn ropes(
     let theta = fields.float("rope_local_base_freq")?.unwrap_or(10_000.0);
     let full =
         if fields.get("rope_theta").is_some() { full } else { RopeSettings { theta: 1_000_000.0, ..full } };
-    Ok((full, RopeSettings { theta, rotary_dim: head_dim, scaling: RopeScaling::None }))
+    Ok((full, RopeSettings { theta, rotary_dim, scaling: RopeScaling::None }))
 }
 
-fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<RopeSettings, ModelError> {
+fn rope(fields: &Fields<'_>, theta: Option<f32>, rotary_dim: usize) -> Result<RopeSettings, ModelError> {
     let kind = fields.text("rope_type")?.or(fields.text("type")?).unwrap_or("default");
     let required = |field: &str| match fields.float(field)? {
         Some(value) if value > 0.0 => Ok(value),
@@ -214,5 +259,5 @@ fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<Rope
         }
     };
     let theta = fields.float("rope_theta")?.or(theta).unwrap_or(10_000.0);
-    Ok(RopeSettings { theta, rotary_dim: head_dim, scaling })
+    Ok(RopeSettings { theta, rotary_dim, scaling })
 }

@@ -2,8 +2,10 @@
 
 mod gguf;
 mod huggingface;
+mod recurrent;
 mod rope;
 
+pub use recurrent::RecurrentSettings;
 pub use rope::{RopeScaling, RopeSettings};
 
 use super::ModelError;
@@ -18,15 +20,18 @@ pub enum Family {
     Llama,
     /// Qwen3, dense.
     Qwen3,
+    /// Qwen3.5, dense, text.
+    Qwen3_5,
     /// Gemma 3, text.
     Gemma3,
 }
 
 impl Family {
     /// Every family, with the name HF configs (`model_type`) and GGUF files (`general.architecture`) give it.
-    pub const ALL: [(Family, &'static [&'static str]); 3] = [
+    pub const ALL: [(Family, &'static [&'static str]); 4] = [
         (Family::Llama, &["llama"]),
         (Family::Qwen3, &["qwen3"]),
+        (Family::Qwen3_5, &["qwen3_5_text", "qwen3_5"]),
         (Family::Gemma3, &["gemma3_text", "gemma3"]),
     ];
 
@@ -80,6 +85,11 @@ pub struct ModelConfig {
     pub rope_sliding: RopeSettings,
     /// How rotary pairs lie in a head.
     pub rope_layout: RopeLayout,
+    /// Layers that keep a state in the place of keys and values.
+    pub recurrent: Option<RecurrentSettings>,
+    /// Whether attention's output is multiplied by the logistic function of a gate, which `q_proj` computes too: each
+    /// query head's rows are followed by its gate's.
+    pub attention_output_gate: bool,
     /// Multiplies q.k.
     pub attention_scale: f32,
     /// The gate's non-linearity.
@@ -115,21 +125,26 @@ impl ModelConfig {
 
     /// Multiply-adds that the layers' weights cost for one token, attention's own left out.
     pub fn weights_per_token(&self) -> u64 {
-        let attention = self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads);
-        let layer = self.hidden_size as u64 * (attention + 3 * self.intermediate_size) as u64;
-        layer * self.num_layers() as u64
+        let gate = if self.attention_output_gate { self.num_heads } else { 0 };
+        let attention = self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads + gate);
+        let recurrent = self.recurrent.as_ref();
+        let mixer = |layer: usize| match recurrent.filter(|recurrent| recurrent.has_layer(layer)) {
+            Some(recurrent) => recurrent.projected_features(),
+            None => attention,
+        };
+        let layer = |layer: usize| (mixer(layer) + 3 * self.intermediate_size) as u64;
+        self.hidden_size as u64 * (0..self.num_layers()).map(layer).sum::<u64>()
     }
 
     /// What each layer caches.
     pub fn layer_kv(&self) -> Vec<LayerKv> {
         let (kv_heads, head_dim) = (self.num_kv_heads, self.head_dim);
-        self.layer_windows
-            .iter()
-            .map(|&window| match window {
-                None => LayerKv::Full { kv_heads, head_dim },
-                Some(window) => LayerKv::Sliding { window, kv_heads, head_dim },
-            })
-            .collect()
+        let layer_kv = |(layer, &window)| match (self.recurrent.as_ref(), window) {
+            (Some(recurrent), _) if recurrent.has_layer(layer) => LayerKv::Recurrent(recurrent.shape),
+            (_, None) => LayerKv::Full { kv_heads, head_dim },
+            (_, Some(window)) => LayerKv::Sliding { window, kv_heads, head_dim },
+        };
+        self.layer_windows.iter().enumerate().map(layer_kv).collect()
     }
 
     fn check(&self, file: &str) -> Result<(), ModelError> {
@@ -157,6 +172,14 @@ impl ModelConfig {
         }
         if !self.head_dim.is_multiple_of(8) || self.head_dim > 512 {
             return fail("head_dim", format!("{} is not a multiple of 8 up to 512", self.head_dim));
+        }
+        if let Some((field, reason)) = self.recurrent.as_ref().and_then(RecurrentSettings::fault) {
+            return fail(field, reason);
+        }
+        let rotary_dim = self.rope.rotary_dim;
+        if rotary_dim == 0 || !rotary_dim.is_multiple_of(2) || rotary_dim > self.head_dim {
+            let reason = format!("{rotary_dim} of {} elements of a head cannot rotate", self.head_dim);
+            return fail("partial_rotary_factor", reason);
         }
         if let Some(window) = self.layer_windows.iter().flatten().find(|&&window| window == 0) {
             return fail("sliding_window", format!("{window} tokens"));

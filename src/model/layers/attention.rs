@@ -5,10 +5,13 @@ use crate::model::{ModelConfig, ModelError};
 use crate::ops::{self, AttentionInput, KvArena, PackedMatrix, SequencePages};
 use candle_core::Tensor;
 
-/// Projections, optional norms of queries and keys, rotary embedding, cache write, attention, output projection.
+/// Projections, optional norms of queries and keys, rotary embedding, cache write, attention, an optional gate, output
+/// projection.
 pub struct Attention {
     layer: usize,
     q_proj: PackedMatrix,
+    /// Gates the output.
+    gate_proj: Option<PackedMatrix>,
     k_proj: PackedMatrix,
     v_proj: PackedMatrix,
     o_proj: PackedMatrix,
@@ -60,9 +63,17 @@ impl Attention {
             true => RmsNorm::load(loader, &format!("{prefix}.{name}.weight"), dim).map(Some),
             false => Ok(None),
         };
+        let q_name = format!("{prefix}.q_proj.weight");
+        let (q_proj, gate_proj) = if config.attention_output_gate {
+            let [queries, gates] = loader.interleaved_matrices(&q_name, config.num_heads, dim, hidden)?;
+            (queries, Some(gates))
+        } else {
+            (loader.matrix(&q_name, q_size, hidden)?, None)
+        };
         Ok(Self {
             layer,
-            q_proj: loader.matrix(&format!("{prefix}.q_proj.weight"), q_size, hidden)?,
+            q_proj,
+            gate_proj,
             k_proj: loader.matrix(&format!("{prefix}.k_proj.weight"), kv_size, hidden)?,
             v_proj: loader.matrix(&format!("{prefix}.v_proj.weight"), kv_size, hidden)?,
             o_proj: loader.matrix(&format!("{prefix}.o_proj.weight"), hidden, q_size)?,
@@ -86,13 +97,11 @@ impl Attention {
     ) -> Result<Tensor, ModelError> {
         self.write_keys_and_values(x, context, arena)?;
         let backend = context.backend;
-        let q = match rows {
-            Rows::All => ops::linear(backend, x, &self.q_proj, None)?,
-            Rows::Selected => {
-                let x = ops::select_rows(backend, x, &context.batch.output_rows)?;
-                ops::linear(backend, &x, &self.q_proj, None)?
-            }
+        let x = match rows {
+            Rows::All => x,
+            Rows::Selected => &ops::select_rows(backend, x, &context.batch.output_rows)?,
         };
+        let q = ops::linear(backend, x, &self.q_proj, None)?;
         let q = self.heads(&q, self.settings.num_heads, self.q_norm.as_ref(), context, rows)?;
         let slot = context.plan.layers[self.layer];
         let sequences: Vec<SequencePages<'_>> = context.batch.groups[slot.group]
@@ -117,6 +126,12 @@ impl Attention {
                 soft_cap: self.settings.soft_cap,
             },
         )?;
+        let attended = match &self.gate_proj {
+            Some(gate_proj) => {
+                ops::sigmoid_mul(backend, &ops::linear(backend, x, gate_proj, None)?, &attended)?
+            }
+            None => attended,
+        };
         Ok(ops::linear(backend, &attended, &self.o_proj, None)?)
     }
 
@@ -160,8 +175,9 @@ impl Attention {
     /// Bytes held in memory.
     pub fn packed_bytes(&self) -> usize {
         [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj]
-            .iter()
-            .map(|matrix| matrix.packed_bytes())
+            .into_iter()
+            .chain(&self.gate_proj)
+            .map(PackedMatrix::packed_bytes)
             .sum()
     }
 }

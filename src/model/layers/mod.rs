@@ -3,6 +3,7 @@
 mod attention;
 mod context;
 mod decoder;
+mod gated_delta_net;
 mod loader;
 mod mlp;
 mod norm;
@@ -11,6 +12,7 @@ mod pre_norm_block;
 pub use attention::Attention;
 pub use context::{ForwardContext, Rows};
 pub use decoder::{Block, Decoder};
+pub use gated_delta_net::GatedDeltaNet;
 pub use loader::LayerLoader;
 pub use mlp::GatedMlp;
 pub use norm::RmsNorm;
