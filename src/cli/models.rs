@@ -257,6 +257,10 @@ fn shapes(manifest: &ModelManifest) -> String {
         ("head dim", s.head_dim),
         ("vocab", s.vocab),
         ("sliding window", s.sliding_window),
+        ("layers to one of full attention", s.full_attention_interval),
+        ("key heads of linear attention", s.linear_key_heads),
+        ("value heads of linear attention", s.linear_value_heads),
+        ("head dim of linear attention", s.linear_head_dim),
     ];
     fields
         .iter()

@@ -94,11 +94,8 @@ impl Engine {
             .sum();
         let slots_held = self.cache.plan().slots_held();
         let slots_to_take = self.cache.slots_to_take(reusable);
-        let slots_promised: usize = self
-            .running
-            .iter()
-            .map(|id| slots_held.saturating_sub(self.sequences[id].num_slots()))
-            .sum();
+        let slots_promised: usize =
+            self.running.iter().map(|id| slots_held.saturating_sub(self.sequences[id].num_slots())).sum();
         let blocks = (to_take, promised, self.cache.available(), self.cache.usage().total);
         let slots =
             (slots_to_take, slots_promised, self.cache.available_slots(), self.cache.slot_usage().total);

@@ -54,10 +54,12 @@ impl Engine {
                     *budget -= size;
                     return Ok(());
                 }
-                Err(KvError::OutOfBlocks { .. } | KvError::OutOfSlots { .. }) => match self.victim(id, chunks) {
-                    Some(victim) => self.preempt(victim),
-                    None => return Ok(()),
-                },
+                Err(KvError::OutOfBlocks { .. } | KvError::OutOfSlots { .. }) => {
+                    match self.victim(id, chunks) {
+                        Some(victim) => self.preempt(victim),
+                        None => return Ok(()),
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }

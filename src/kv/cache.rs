@@ -61,7 +61,7 @@ pub struct KvCache {
     prefix: PrefixCache,
     arena: KvArena,
     /// Where the plan has recurrent layers.
-    states: Option<StateStore>,
+    pub(super) states: Option<StateStore>,
     keeps_prefixes: bool,
 }
 

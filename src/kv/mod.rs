@@ -18,6 +18,8 @@ mod prefix_cache;
 mod slots;
 
 #[cfg(test)]
+mod slots_tests;
+#[cfg(test)]
 mod tests;
 
 pub use block_pool::{BlockId, BlockPool};

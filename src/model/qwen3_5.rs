@@ -22,9 +22,7 @@ impl Mixer {
                 GatedDeltaNet::load(loader, &format!("{prefix}.linear_attn"), layer, recurrent.shape)
                     .map(Self::GatedDeltaNet)
             }
-            None => {
-                Attention::load(loader, &format!("{prefix}.self_attn"), layer, true).map(Self::Attention)
-            }
+            None => Attention::load(loader, &format!("{prefix}.self_attn"), layer, true).map(Self::Attention),
         }
     }
 

@@ -192,7 +192,8 @@ impl RecurrentBatch<'_> {
             return shape("cu_seqlens", expected, vec![self.cu_seqlens.len()]);
         }
         let offsets = self.cu_seqlens;
-        let covers = offsets.first() == Some(&0) && offsets.last().is_some_and(|&last| last as usize == tokens);
+        let covers =
+            offsets.first() == Some(&0) && offsets.last().is_some_and(|&last| last as usize == tokens);
         if !covers || !offsets.is_sorted() {
             return refuse("cu_seqlens", format!("ascending from 0 to {tokens}"), format!("{offsets:?}"));
         }
@@ -220,7 +221,9 @@ impl RecurrentBatch<'_> {
         let ascends = positions.clone().is_sorted_by(|a, b| a < b);
         let has_last = last == done || positions.last() == Some(last);
         if !(fits && ascends && has_last) {
-            let expected = format!("at ascending multiples of {STATE_CHUNK} above {done} up to {last}, the last included");
+            let expected = format!(
+                "at ascending multiples of {STATE_CHUNK} above {done} up to {last}, the last included"
+            );
             return refuse("targets", expected, format!("{:?}", slots.targets));
         }
         Ok(())

@@ -24,6 +24,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("models/qwen3-8b.toml", include_str!("../../models/qwen3-8b.toml")),
     ("models/qwen3-14b.toml", include_str!("../../models/qwen3-14b.toml")),
     ("models/qwen3-32b.toml", include_str!("../../models/qwen3-32b.toml")),
+    ("models/qwen3.5-0.8b.toml", include_str!("../../models/qwen3.5-0.8b.toml")),
+    ("models/qwen3.5-2b.toml", include_str!("../../models/qwen3.5-2b.toml")),
+    ("models/qwen3.5-4b.toml", include_str!("../../models/qwen3.5-4b.toml")),
+    ("models/qwen3.5-9b.toml", include_str!("../../models/qwen3.5-9b.toml")),
 ];
 
 /// A manifest bigger than this is not one.
@@ -38,7 +42,7 @@ pub struct ModelManifest {
     /// One line for `longwick models list`.
     #[serde(default)]
     pub description: String,
-    /// The architecture: `llama`, `qwen3`, `gemma3`.
+    /// The architecture: `llama`, `qwen3`, `qwen3_5`, `gemma3`.
     pub family: String,
     /// Whether it was tuned to follow instructions.
     #[serde(default)]
@@ -105,6 +109,18 @@ pub struct Shapes {
     /// Tokens that a sliding layer sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sliding_window: Option<u64>,
+    /// One layer of so many has full attention, the others a recurrent state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_attention_interval: Option<u64>,
+    /// Query and key heads of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_key_heads: Option<u64>,
+    /// Value heads of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_value_heads: Option<u64>,
+    /// Elements a head of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_head_dim: Option<u64>,
 }
 
 /// A file whose content is known beforehand.

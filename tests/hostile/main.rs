@@ -11,4 +11,5 @@
 mod damage;
 mod histories;
 mod models;
+mod recurrent;
 mod settings;

@@ -58,7 +58,11 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
     let family = Family::from_name(architecture, &file)?;
     if family == Family::Qwen3_5 {
         let supported = "as safetensors only".to_owned();
-        return Err(ModelError::UnsupportedArchitecture { file, architecture: architecture.to_owned(), supported });
+        return Err(ModelError::UnsupportedArchitecture {
+            file,
+            architecture: architecture.to_owned(),
+            supported,
+        });
     }
     let fields = Fields { metadata, architecture, file };
     let hidden_size = fields.required_size("embedding_length")?;

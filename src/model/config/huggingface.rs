@@ -222,11 +222,7 @@ fn ropes(
     let theta = fields.float("rope_theta")?;
     let full = match fields.object("rope_scaling") {
         Some(scaling) => rope(&scaling, theta, rotary_dim)?,
-        None => RopeSettings {
-            theta: theta.unwrap_or(10_000.0),
-            rotary_dim,
-            scaling: RopeScaling::None,
-        },
+        None => RopeSettings { theta: theta.unwrap_or(10_000.0), rotary_dim, scaling: RopeScaling::None },
     };
     if family != Family::Gemma3 {
         return Ok((full, full));

@@ -38,7 +38,8 @@ impl RecurrentSettings {
         }
         let checked = StateLayout { shape: self.shape, layers: layers.max(1) }.validate();
         let Err(crate::ops::OpError::Value { argument, expected, found }) = checked else { return None };
-        let field = fields.iter().find(|(name, _)| *name == argument).map_or("layer_types", |(_, field)| field);
+        let field =
+            fields.iter().find(|(name, _)| *name == argument).map_or("layer_types", |(_, field)| field);
         Some((field, format!("{found} is not {expected}")))
     }
 }

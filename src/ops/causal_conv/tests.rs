@@ -101,8 +101,13 @@ fn shapes_that_do_not_fit_are_refused() {
     };
     let mut refused = |x: Tensor, weight: Tensor, positions: &[u32], layer_in_slot| {
         let cu_seqlens = [0, positions.len() as u32];
-        let batch =
-            RecurrentBatch { cu_seqlens: &cu_seqlens, positions, sequences: &slots, layout: &layout, layer_in_slot };
+        let batch = RecurrentBatch {
+            cu_seqlens: &cu_seqlens,
+            positions,
+            sequences: &slots,
+            layout: &layout,
+            layer_in_slot,
+        };
         match causal_conv(backend, &x, &weight, &batch, &mut arena) {
             Err(OpError::Shape { argument, .. } | OpError::Value { argument, .. }) => argument,
             other => panic!("{other:?}"),

@@ -20,9 +20,8 @@ pub(crate) fn causal_conv(
 ) -> Vec<f32> {
     let channels = batch.layout.shape.channels();
     let slots = LayerSlots::new(batch, arena);
-    let inputs: Vec<Inputs<'_>> = (0..batch.sequences.len())
-        .map(|sequence| Inputs::new(x, batch, &slots, sequence))
-        .collect();
+    let inputs: Vec<Inputs<'_>> =
+        (0..batch.sequences.len()).map(|sequence| Inputs::new(x, batch, &slots, sequence)).collect();
     let write = |output: &mut [f32]| {
         let shared = SharedOutput::new(output);
         cpu.for_each(batch.positions.len(), GRAIN_ELEMENTS.div_ceil(channels), |tokens| {
@@ -87,7 +86,8 @@ fn keep_tails(batch: &RecurrentBatch<'_>, slots: &LayerSlots<'_>, sequence: usiz
     let shape = &batch.layout.shape;
     let (rows, first) = batch.rows(sequence);
     let states = &batch.sequences[sequence];
-    let targets = states.targets.iter().map(|&(position, slot)| (position as usize, slot, shape.state_tail()));
+    let targets =
+        states.targets.iter().map(|&(position, slot)| (position as usize, slot, shape.state_tail()));
     let end = (first + rows.len(), states.pending, shape.pending_tail());
     for (position, slot, start) in targets.chain([end]) {
         // SAFETY: the batch was checked: a slot that is written belongs to one sequence alone, and this is one thread.

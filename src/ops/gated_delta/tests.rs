@@ -16,12 +16,7 @@ struct Case {
     dt_bias: Vec<f32>,
 }
 
-fn shape(
-    key_heads: usize,
-    value_heads: usize,
-    key_dim: usize,
-    value_dim: usize,
-) -> RecurrentShape {
+fn shape(key_heads: usize, value_heads: usize, key_dim: usize, value_dim: usize) -> RecurrentShape {
     RecurrentShape { key_heads, value_heads, key_dim, value_dim, conv_kernel: 4 }
 }
 
@@ -75,7 +70,8 @@ impl Case {
             for token in 0..self.tokens {
                 let row = &self.qkv[token * shape.channels()..(token + 1) * shape.channels()];
                 let unit = |place: usize| -> Vec<T> {
-                    let x: Vec<T> = row[place * key_dim..(place + 1) * key_dim].iter().map(|&x| T::of(x)).collect();
+                    let x: Vec<T> =
+                        row[place * key_dim..(place + 1) * key_dim].iter().map(|&x| T::of(x)).collect();
                     let squares = x.iter().fold(T::of(0.0), |sum, &x| sum + x * x);
                     let length = (squares + T::of(1e-6)).sqrt();
                     x.iter().map(|&x| x / length).collect()
@@ -90,12 +86,14 @@ impl Case {
                     *s = *s * g.exp();
                 }
                 for (v, &value) in values.iter().enumerate() {
-                    let read = (0..key_dim).fold(T::of(0.0), |sum, d| sum + key[d] * state[d * value_dim + v]);
+                    let read =
+                        (0..key_dim).fold(T::of(0.0), |sum, d| sum + key[d] * state[d * value_dim + v]);
                     let update = beta * (T::of(value) - read);
                     for d in 0..key_dim {
                         state[d * value_dim + v] = state[d * value_dim + v] + key[d] * update;
                     }
-                    let read = (0..key_dim).fold(T::of(0.0), |sum, d| sum + query[d] * state[d * value_dim + v]);
+                    let read =
+                        (0..key_dim).fold(T::of(0.0), |sum, d| sum + query[d] * state[d * value_dim + v]);
                     output[place * value_dim + v] = read / T::of(key_dim as f32).sqrt();
                 }
             }
@@ -160,9 +158,8 @@ fn run(backend: &Backend, case: &Case, cuts: &[usize]) -> (Vec<f32>, Vec<Vec<u8>
     for (step, &cut) in cuts.iter().cycle().enumerate() {
         let end = case.tokens.min(start + cut);
         let (done, last) = (start / STATE_CHUNK, end / STATE_CHUNK);
-        let mut targets: Vec<(u32, u32)> = (done + 1..last)
-            .map(|chunk| ((chunk * STATE_CHUNK) as u32, (2 + chunk) as u32))
-            .collect();
+        let mut targets: Vec<(u32, u32)> =
+            (done + 1..last).map(|chunk| ((chunk * STATE_CHUNK) as u32, (2 + chunk) as u32)).collect();
         if last > done {
             let other = u32::from(source == Some(0));
             let slot = source.filter(|_| step % 2 == 0).unwrap_or(other);
@@ -200,8 +197,13 @@ fn run(backend: &Backend, case: &Case, cuts: &[usize]) -> (Vec<f32>, Vec<Vec<u8>
 
 #[test]
 fn matches_the_oracle_at_shapes_around_the_lanes() {
-    let shapes =
-        [shape(1, 1, 16, 16), shape(2, 4, 16, 24), shape(3, 3, 40, 80), shape(2, 4, 128, 128), shape(1, 3, 1, 8)];
+    let shapes = [
+        shape(1, 1, 16, 16),
+        shape(2, 4, 16, 24),
+        shape(3, 3, 40, 80),
+        shape(2, 4, 128, 128),
+        shape(1, 3, 1, 8),
+    ];
     for (seed, shape) in shapes.into_iter().enumerate() {
         for tokens in [1, 63, 64, 65, 200] {
             let case = Case::new(shape, tokens, seed as u64);
@@ -217,7 +219,9 @@ fn matches_the_oracle_at_shapes_around_the_lanes() {
 
 #[test]
 fn bits_do_not_depend_on_cuts_threads_or_lanes() {
-    for (seed, shape) in [shape(2, 4, 16, 24), shape(2, 2, 128, 128), shape(1, 3, 40, 16)].into_iter().enumerate() {
+    for (seed, shape) in
+        [shape(2, 4, 16, 24), shape(2, 2, 128, 128), shape(1, 3, 40, 16)].into_iter().enumerate()
+    {
         let case = Case::new(shape, 333, 10 + seed as u64);
         let portable = &backends()[0];
         let expected = run(portable, &case, &[333]);
@@ -247,7 +251,8 @@ fn a_sequence_does_not_depend_on_the_others() {
             Tensor::from_vec([part(a), part(b)].concat(), (2 * rows.len(), width), &Device::Cpu).unwrap()
         };
         // Both share the parameters of the first.
-        let second = Case { a_log: first.a_log.clone(), dt_bias: first.dt_bias.clone(), ..second_of(&second) };
+        let second =
+            Case { a_log: first.a_log.clone(), dt_bias: first.dt_bias.clone(), ..second_of(&second) };
         let alone = [&alone[..alone.len() / 2], &run(&backend, &second, &[70, 80]).0].concat();
         let vector = |data: &[f32]| Tensor::from_slice(data, data.len(), &Device::Cpu).unwrap();
         let mut found = [Vec::new(), Vec::new()];
@@ -314,7 +319,8 @@ fn slots_that_do_not_fit_are_refused() {
     let case = Case::new(shape(1, 1, 16, 16), 70, 41);
     let layout = StateLayout { shape: case.shape, layers: 1 };
     let positions: Vec<u32> = (0..70).collect();
-    let slots = |source, targets: &[(u32, u32)], pending| StateSlots { source, targets: targets.to_vec(), pending };
+    let slots =
+        |source, targets: &[(u32, u32)], pending| StateSlots { source, targets: targets.to_vec(), pending };
     for (sequence, argument) in [
         (slots(None, &[(64, 0)], 0), "slots"),
         (slots(None, &[(64, 0)], 3), "slots"),

@@ -38,13 +38,18 @@ pub(crate) fn gated_delta(
     let grain = if work < PARALLEL_WORK { items } else { 1 };
     let write = |output: &mut [f32]| {
         let output = SharedOutput::new(output);
-        cpu.for_each_with(items, grain, || Scratch::new(shape), |scratch, range| {
-            for item in range {
-                let (sequence, key_head) = (item / shape.key_heads, item % shape.key_heads);
-                let head = Head { cpu, rows, batch, slots: &slots, output: &output, sequence, key_head };
-                head.run(scratch);
-            }
-        });
+        cpu.for_each_with(
+            items,
+            grain,
+            || Scratch::new(shape),
+            |scratch, range| {
+                for item in range {
+                    let (sequence, key_head) = (item / shape.key_heads, item % shape.key_heads);
+                    let head = Head { cpu, rows, batch, slots: &slots, output: &output, sequence, key_head };
+                    head.run(scratch);
+                }
+            },
+        );
     };
     // SAFETY: every token belongs to a sequence, and every value head to a key head, which stores its elements.
     unsafe { filled_by(tokens * shape.value_heads * shape.value_dim, write) }

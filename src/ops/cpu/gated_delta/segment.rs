@@ -232,7 +232,8 @@ impl Segment<'_> {
         let decay = l.exp(l.splat(decays[place]));
         let beta = f64::from(self.rows.beta[row * shape.value_heads + value_head]);
         let beta = l.splat((1.0 / (1.0 + (-beta).exp())) as f32);
-        let start = row * shape.channels() + 2 * shape.key_heads * shape.key_dim + value_head * shape.value_dim;
+        let start =
+            row * shape.channels() + 2 * shape.key_heads * shape.key_dim + value_head * shape.value_dim;
         let values = &self.rows.qkv[start..start + shape.value_dim];
         let reads = index * stride..(index + 1) * stride;
         let (earlier, own) = updates.split_at_mut(place * stride);
