@@ -219,7 +219,8 @@ impl RecurrentBatch<'_> {
         let positions = slots.targets.iter().map(|&(position, _)| position as usize);
         let fits = positions.clone().all(|p| p.is_multiple_of(STATE_CHUNK) && p > done && p <= last);
         let ascends = positions.clone().is_sorted_by(|a, b| a < b);
-        let has_last = last == done || positions.last() == Some(last);
+        let has_last =
+            last == done || slots.targets.last().is_some_and(|&(position, _)| position as usize == last);
         if !(fits && ascends && has_last) {
             let expected = format!(
                 "at ascending multiples of {STATE_CHUNK} above {done} up to {last}, the last included"
