@@ -156,23 +156,58 @@ def gemma4_keys_are_values():
     return transformers.Gemma4ForCausalLM, config, torch.float16, 17
 
 
+def qwen3_5():
+    """Recurrent layers first, between and last; value heads wider than key heads, both no multiple of 16; a short
+    convolution; heads that rotate by two fifths."""
+    config = transformers.Qwen3_5TextConfig(
+        vocab_size=VOCAB,
+        hidden_size=48,
+        intermediate_size=80,
+        num_hidden_layers=5,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        head_dim=40,
+        linear_conv_kernel_dim=3,
+        linear_num_key_heads=3,
+        linear_num_value_heads=6,
+        linear_key_head_dim=12,
+        linear_value_head_dim=24,
+        layer_types=["linear_attention", "full_attention"] * 2 + ["linear_attention"],
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-6,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.4},
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return transformers.Qwen3_5ForCausalLM, config, torch.bfloat16, 14
+
+
 FIXTURES = {
     "llama": llama,
     "qwen3": qwen3,
     "gemma3": gemma3,
     "gemma4": gemma4,
     "gemma4_keys_are_values": gemma4_keys_are_values,
+    "qwen3_5": qwen3_5,
 }
 
 
 def randomise(model, dtype, seed):
     """Weights that make every part of the model matter: unit gain a matrix, norms near one, spread-out logits."""
     generator = torch.Generator().manual_seed(seed)
-    offset = 0.0 if "Gemma3" in type(model).__name__ else 1.0
+    centred = any(family in type(model).__name__ for family in ("Gemma3", "Qwen3_5"))
     for name, parameter in sorted(model.named_parameters()):
         noise = torch.randn(parameter.shape, generator=generator)
-        if parameter.ndim == 1:
+        if name.endswith("A_log"):
+            # From states that fade within a token to some that last for hundreds.
+            value = 1.5 * noise - 2.0
+        elif parameter.ndim == 1:
+            offset = 0.0 if centred and "linear_attn" not in name else 1.0
             value = offset + 0.2 * noise
+        elif "conv1d" in name:
+            value = noise * (1.3 / math.sqrt(parameter.shape[2]))
         elif "embed_tokens" in name:
             value = 0.35 * noise
         else:

@@ -261,6 +261,10 @@ fn shapes(manifest: &ModelManifest) -> String {
         ("head dim of full layers", s.full_head_dim),
         ("layers that share keys and values", s.kv_shared_layers),
         ("per-layer input", s.per_layer_input),
+        ("layers to one of full attention", s.full_attention_interval),
+        ("key heads of linear attention", s.linear_key_heads),
+        ("value heads of linear attention", s.linear_value_heads),
+        ("head dim of linear attention", s.linear_head_dim),
     ];
     fields
         .iter()

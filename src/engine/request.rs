@@ -10,7 +10,8 @@ use crate::decode::{ChoiceScores, Grammar, SamplingParams};
 pub struct Request {
     /// The prompt's tokens, BOS included.
     pub prompt: Vec<u32>,
-    /// Prompt positions where branches are likely to start (message ends); the cache keeps windows before them longer.
+    /// Prompt positions where branches are likely to start (message ends), ascending; the cache keeps windows before them
+    /// longer, and snapshots of recurrent states.
     pub boundaries: Vec<usize>,
     /// Whether it goes before those that wait: its prompt was just computed for another request, and is in the cache
     /// until one of them takes the blocks.

@@ -162,7 +162,14 @@ impl Engine {
         }
         let (batch, rows) = self.build_batch(&chunks);
         let (plan, arena) = self.cache.arena_mut();
-        let hidden = self.model.forward(&batch, plan, arena)?;
+        let hidden = match self.model.forward(&batch, plan, arena) {
+            Ok(hidden) => hidden,
+            Err(error) => {
+                // What a pass that failed halfway left in recurrent states is of no use to anyone.
+                chunks.iter().for_each(|chunk| self.preempt(chunk.id));
+                return Err(error.into());
+            }
+        };
         self.stats.steps += 1;
         self.commit(&chunks);
         self.read_rows(&hidden, &rows)?;

@@ -122,6 +122,11 @@ impl SequenceState {
         self.cache.tables().iter().map(|table| table.blocks().len()).sum()
     }
 
+    /// State slots it holds.
+    pub fn num_slots(&self) -> usize {
+        self.cache.slots().held().count()
+    }
+
     /// Tokens that admission makes room for: the prompt, and the output up to `most_reserved` tokens.
     pub fn tokens_to_reserve(&self, most_reserved: usize) -> usize {
         let output = match &self.goal {

@@ -1,7 +1,7 @@
 //! [`KvPlan`]: which layers share pages.
 
-use super::KvError;
-use crate::ops::{KvDtype, KvPageLayout};
+use super::{KvError, SLOTS_PER_SEQUENCE};
+use crate::ops::{KvDtype, KvPageLayout, RecurrentShape, STATE_CHUNK, StateLayout};
 
 /// How one layer caches keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,24 +24,26 @@ pub enum LayerKv {
     },
     /// The layer reads what the earlier layer of this index wrote, and owns nothing.
     SharedWith(usize),
+    /// A state of one size, whatever the number of tokens.
+    Recurrent(RecurrentShape),
 }
 
 impl LayerKv {
-    /// The window in tokens; `None` for full attention, and for a layer that owns no cache.
+    /// The window in tokens; `None` for full attention, and for a layer that owns no keys and values.
     pub fn window(self) -> Option<u32> {
         match self {
-            LayerKv::Full { .. } | LayerKv::SharedWith(_) => None,
+            LayerKv::Full { .. } | LayerKv::SharedWith(_) | LayerKv::Recurrent(_) => None,
             LayerKv::Sliding { window, .. } => Some(window),
         }
     }
 
-    /// `(kv_heads, head_dim)`; `None` for a layer that owns no cache.
+    /// `(kv_heads, head_dim)`; `None` for a layer that owns no keys and values.
     pub fn shape(self) -> Option<(usize, usize)> {
         match self {
             LayerKv::Full { kv_heads, head_dim } | LayerKv::Sliding { kv_heads, head_dim, .. } => {
                 Some((kv_heads, head_dim))
             }
-            LayerKv::SharedWith(_) => None,
+            LayerKv::SharedWith(_) | LayerKv::Recurrent(_) => None,
         }
     }
 }
@@ -104,12 +106,12 @@ impl KvCacheGroup {
     }
 }
 
-/// Where a layer's keys and values lie.
+/// Where a layer's keys and values, or its states, lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerSlot {
-    /// Index into [`KvPlan::groups`].
+    /// Index into [`KvPlan::groups`]; for a recurrent layer one past its end.
     pub group: usize,
-    /// The layer's place in the group's pages.
+    /// The layer's place in the group's pages, or in the state slots.
     pub layer_in_page: usize,
 }
 
@@ -124,6 +126,8 @@ pub struct KvPlan {
     pub block_size: usize,
     /// Bytes of a page: the largest of the groups'.
     pub page_bytes: usize,
+    /// How the recurrent layers' states lie in slots, where there are such layers.
+    pub states: Option<StateLayout>,
 }
 
 impl KvPlan {
@@ -135,8 +139,9 @@ impl KvPlan {
     /// one that leaves the least.
     ///
     /// # Errors
-    /// [`KvError::Setting`] for a block size that is not a positive multiple of 16, a model without layers, or a layer
-    /// that shares with one that owns no cache or comes later; [`KvError::Op`] for heads that attention does not take.
+    /// [`KvError::Setting`] for a block size that is not a positive multiple of 16, a model without attention layers, a
+    /// layer that shares with one that owns no keys and values or comes later, or recurrent layers of more than one shape;
+    /// [`KvError::Op`] for a shape that the operations do not take.
     pub fn new(layers: &[LayerKv], block_size: usize, dtype: KvDtype) -> Result<Self, KvError> {
         let refuse = |setting, reason| Err(KvError::Setting { setting, reason });
         if block_size == 0 || !block_size.is_multiple_of(16) {
@@ -152,6 +157,7 @@ impl KvPlan {
             layers: vec![LayerSlot { group: 0, layer_in_page: 0 }; layers.len()],
             block_size,
             page_bytes: 0,
+            states: None,
         };
         for kind in &kinds {
             let Kind { layer, members, layout } = kind;
@@ -165,17 +171,53 @@ impl KvPlan {
                 plan.groups.push(KvCacheGroup { window: layer.window(), layers: chunk.to_vec(), layout });
             }
         }
+        plan.place_shared(layers)?;
+        plan.place_states(layers)?;
+        Ok(plan)
+    }
+
+    /// Gives each layer without keys and values of its own the place of those that it reads.
+    fn place_shared(&mut self, layers: &[LayerKv]) -> Result<(), KvError> {
         for (index, &layer) in layers.iter().enumerate() {
             let LayerKv::SharedWith(owner) = layer else { continue };
             let owns = layers[..index].get(owner).is_some_and(|owner| owner.shape().is_some());
             if !owns {
                 let reason =
                     format!("layer {index} shares with {owner}, no earlier layer with a cache of its own");
-                return refuse("layers", reason);
+                return Err(KvError::Setting { setting: "layers", reason });
             }
-            plan.layers[index] = plan.layers[owner];
+            self.layers[index] = self.layers[owner];
         }
-        Ok(plan)
+        Ok(())
+    }
+
+    /// Gives each recurrent layer its place in the state slots.
+    fn place_states(&mut self, layers: &[LayerKv]) -> Result<(), KvError> {
+        for (index, layer) in layers.iter().enumerate() {
+            let LayerKv::Recurrent(shape) = *layer else { continue };
+            let states = self.states.get_or_insert(StateLayout { shape, layers: 0 });
+            if states.shape != shape {
+                let reason = format!("layer {index} keeps {shape:?}, and others {:?}", states.shape);
+                return Err(KvError::Setting { setting: "layers", reason });
+            }
+            self.layers[index] = LayerSlot { group: self.groups.len(), layer_in_page: states.layers };
+            states.layers += 1;
+        }
+        Ok(self.states.map_or(Ok(()), |states| states.validate())?)
+    }
+
+    /// Most state slots a sequence holds at once: none without recurrent layers.
+    pub fn slots_held(&self) -> usize {
+        if self.states.is_some() { SLOTS_PER_SEQUENCE } else { 0 }
+    }
+
+    /// Snapshots of states lie on multiples of so many tokens: of 64, and of whole blocks.
+    pub fn snapshot_unit(&self) -> usize {
+        let (mut a, mut b) = (self.block_size, STATE_CHUNK);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        self.block_size / a * STATE_CHUNK
     }
 
     /// Bytes one more token costs once every window is full, and what it costs before that.

@@ -10,10 +10,11 @@ pub mod layers;
 mod llama;
 mod load;
 mod qwen3;
+mod qwen3_5;
 mod qwen3_moe;
 
 pub use batch::{ForwardBatch, GroupBatch, SequenceTable};
-pub use config::{Activation, ExpertSettings, Family, ModelConfig, RopeSettings};
+pub use config::{Activation, ExpertSettings, Family, ModelConfig, RecurrentSettings, RopeSettings};
 pub use load::load_model;
 
 use crate::kv::{KvPlan, LayerKv};

@@ -33,6 +33,14 @@ pub fn silu_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor,
     binary(backend, cpu::elementwise::SiluMul, ("gate", gate), ("up", up))
 }
 
+/// `up / (1 + e^-gate)`, same shape.
+///
+/// # Errors
+/// [`OpError::Shape`] when the shapes differ.
+pub fn sigmoid_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::SigmoidMul, ("gate", gate), ("up", up))
+}
+
 /// `gelu_tanh(gate) * up`, same shape.
 ///
 /// 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), is taken as x / (1 + e^-2u): the same function, without cancellation

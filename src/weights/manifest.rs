@@ -27,6 +27,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("models/qwen3-8b.toml", include_str!("../../models/qwen3-8b.toml")),
     ("models/qwen3-14b.toml", include_str!("../../models/qwen3-14b.toml")),
     ("models/qwen3-32b.toml", include_str!("../../models/qwen3-32b.toml")),
+    ("models/qwen3.5-0.8b.toml", include_str!("../../models/qwen3.5-0.8b.toml")),
+    ("models/qwen3.5-2b.toml", include_str!("../../models/qwen3.5-2b.toml")),
+    ("models/qwen3.5-4b.toml", include_str!("../../models/qwen3.5-4b.toml")),
+    ("models/qwen3.5-9b.toml", include_str!("../../models/qwen3.5-9b.toml")),
     ("models/all-minilm-l6-v2.toml", include_str!("../../models/all-minilm-l6-v2.toml")),
     ("models/qwen3-embedding-0.6b.toml", include_str!("../../models/qwen3-embedding-0.6b.toml")),
     (
@@ -48,7 +52,7 @@ pub struct ModelManifest {
     /// One line for `longwick models list`.
     #[serde(default)]
     pub description: String,
-    /// The architecture: `llama`, `qwen3`, `gemma3`, `gemma4`, `bert`, `xlm-roberta`.
+    /// The architecture: `llama`, `qwen3`, `qwen3_5`, `gemma3`, `gemma4`, `bert`, `xlm-roberta`.
     pub family: String,
     /// What it is for.
     #[serde(default)]
@@ -131,6 +135,18 @@ pub struct Shapes {
     /// Elements of the per-layer embedding that each layer sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_layer_input: Option<u64>,
+    /// One layer of so many has full attention, the others a recurrent state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_attention_interval: Option<u64>,
+    /// Query and key heads of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_key_heads: Option<u64>,
+    /// Value heads of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_value_heads: Option<u64>,
+    /// Elements a head of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_head_dim: Option<u64>,
 }
 
 /// A file whose content is known beforehand.

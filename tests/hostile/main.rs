@@ -13,4 +13,5 @@ mod damage;
 mod experts;
 mod histories;
 mod models;
+mod recurrent;
 mod settings;

@@ -168,6 +168,11 @@ fn shared_gemma4_like_31b() {
     check_shared("gemma4_31b_like");
 }
 
+#[test]
+fn shared_qwen3_5() {
+    check_shared("qwen3_5");
+}
+
 /// An untied vocabulary projection, llama3 rope scaling, f16 weights.
 #[test]
 fn own_llama() {
@@ -178,6 +183,12 @@ fn own_llama() {
 #[test]
 fn own_qwen3() {
     check_folder(&assets::own_fixture("qwen3"));
+}
+
+/// Recurrent layers first, between and last, head sizes that are no multiple of 16.
+#[test]
+fn own_qwen3_5() {
+    check_folder(&assets::own_fixture("qwen3_5"));
 }
 
 /// bf16 weights, the config dialect of older releases, linear rope scaling on the full layers.

@@ -11,7 +11,11 @@ use longwick::kv::KvPlan;
 use longwick::ops::KvDtype;
 
 /// Checkpoints that are always there.
-pub const OWN: [&str; 7] =
+pub const OWN: [&str; 8] =
+    ["llama", "qwen3", "gemma3", "gemma4", "gemma4_keys_are_values", "qwen3_moe", "gpt_oss", "qwen3_5"];
+
+/// Those of them whose cached prefixes may end at any block.
+pub const WITHOUT_STATES: [&str; 7] =
     ["llama", "qwen3", "gemma3", "gemma4", "gemma4_keys_are_values", "qwen3_moe", "gpt_oss"];
 
 /// Tokens of the long prompts: past ten spans of 256 keys and every window, and at no edge itself.
@@ -57,6 +61,12 @@ pub fn options(kv_dtype: KvDtype, threads: usize, chunk: usize) -> EngineOptions
 /// The plan of the model's cache under these options, made anew from the public parts.
 pub fn plan(engine: &Engine, options: &EngineOptions) -> KvPlan {
     KvPlan::new(&engine.config().layer_kv(), options.block_size, options.kv_dtype).unwrap()
+}
+
+/// Tokens of whose multiples a cached prefix ends at one: of blocks, and of snapshots where there are states.
+pub fn prefix_unit(engine: &Engine, options: &EngineOptions) -> usize {
+    let plan = plan(engine, options);
+    if plan.states.is_some() { plan.snapshot_unit() } else { plan.block_size }
 }
 
 /// An engine whose pool has exactly as many blocks as `blocks` says of the plan.

@@ -82,10 +82,19 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
     let file = weights.path().display().to_string();
     let architecture = metadata.architecture()?;
     let family = Family::from_name(architecture, &file)?;
-    let fields = Fields { metadata, architecture, file };
-    if family == Family::Gemma4 {
-        return gguf_gemma4::read(&fields, weights);
+    match family {
+        Family::Gemma4 => gguf_gemma4::read(&Fields { metadata, architecture, file }, weights),
+        Family::Qwen3_5 => Err(ModelError::UnsupportedArchitecture {
+            file,
+            architecture: architecture.to_owned(),
+            supported: "as safetensors only".to_owned(),
+        }),
+        _ => read_common(&Fields { metadata, architecture, file }, family, weights),
     }
+}
+
+/// Reads what needs no fields of its family's own.
+fn read_common(fields: &Fields<'_>, family: Family, weights: &Weights) -> Result<ModelConfig, ModelError> {
     let hidden_size = fields.required_size("embedding_length")?;
     let num_heads = fields.required_size("attention.head_count")?;
     let head_dim = match fields.size("attention.key_length")? {
@@ -95,29 +104,19 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
     let num_layers = fields.required_size("block_count")?.min(1 << 20);
     let embedding = weights.get("model.embed_tokens.weight")?;
     let vocab_size = embedding.map(|tensor| tensor.shape.first().copied().unwrap_or(0));
-    let full = RopeSettings {
+    let rope = RopeSettings {
         theta: fields.float("rope.freq_base")?.unwrap_or(10_000.0),
         rotary_dim: fields.size("rope.dimension_count")?.unwrap_or(head_dim),
         scaling: fields.rope_scaling(family)?,
     };
     let gemma = family == Family::Gemma3;
-    let sliding = RopeSettings { theta: GEMMA3_SLIDING_THETA, scaling: RopeScaling::None, ..full };
-    // Of each period's layers the last is a full one; GGUF files do not say the period.
-    let period = match family {
-        Family::Gemma3 => Some(GEMMA3_LAYER_PERIOD),
-        Family::GptOss => Some(GPT_OSS_LAYER_PERIOD),
-        _ => None,
-    };
-    let window = match (period, fields.size("attention.sliding_window")?) {
-        (Some(_), None) => return Err(fields.missing(&format!("{architecture}.attention.sliding_window"))),
-        (_, window) => window.map(|window| u32::try_from(window).unwrap_or(u32::MAX)),
-    };
+    let sliding = RopeSettings { theta: GEMMA3_SLIDING_THETA, scaling: RopeScaling::None, ..rope };
     Ok(ModelConfig {
         family,
         vocab_size: vocab_size.unwrap_or(0),
         hidden_size,
         intermediate_size: fields.required_size("feed_forward_length")?,
-        experts: experts(&fields, family, num_layers)?,
+        experts: experts(fields, family, num_layers)?,
         num_heads,
         num_kv_heads: fields.size("attention.head_count_kv")?.unwrap_or(num_heads),
         head_dim,
@@ -125,20 +124,18 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         // GGUF files of Gemma store the norm weights with the 1 already added.
         norm_offset: 0.0,
         context_length: fields.required_size("context_length")?,
-        layer_windows: (0..num_layers)
-            .map(|layer| window.filter(|_| period.is_some_and(|period| !(layer + 1).is_multiple_of(period))))
-            .collect(),
-        rope: full,
-        rope_sliding: if gemma { sliding } else { full },
+        layer_windows: layer_windows(fields, family, num_layers)?,
+        rope,
+        rope_sliding: if gemma { sliding } else { rope },
         rope_layout: match family {
             Family::Llama => RopeLayout::Interleaved,
-            Family::Qwen3 | Family::Qwen3Moe | Family::GptOss | Family::Gemma3 | Family::Gemma4 => {
-                RopeLayout::HalfRotation
-            }
+            _ => RopeLayout::HalfRotation,
         },
+        recurrent: None,
         attention_bias: family == Family::GptOss
             || weights.get("model.layers.0.self_attn.q_proj.bias")?.is_some(),
         attention_sinks: family == Family::GptOss,
+        attention_output_gate: false,
         attention_scale: attention_scale(family, num_layers, hidden_size, num_heads, head_dim),
         activation: match family {
             Family::Gemma3 => Activation::GeluTanh,
@@ -152,6 +149,22 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
         needs_head: false,
         gemma4: None,
     })
+}
+
+/// Of each period's layers the last is a full one; GGUF files do not say the period.
+fn layer_windows(
+    fields: &Fields<'_>,
+    family: Family,
+    num_layers: usize,
+) -> Result<Vec<Option<u32>>, ModelError> {
+    let period = match family {
+        Family::Gemma3 => GEMMA3_LAYER_PERIOD,
+        Family::GptOss => GPT_OSS_LAYER_PERIOD,
+        _ => return Ok(vec![None; num_layers]),
+    };
+    let window = u32::try_from(fields.required_size("attention.sliding_window")?).unwrap_or(u32::MAX);
+    let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
+    Ok((0..num_layers).map(|layer| slides(layer).then_some(window)).collect())
 }
 
 /// Files of this dialect have experts in every layer, and weights that add up to 1.

@@ -1,11 +1,13 @@
 //! The Hugging Face dialect: `config.json`, with `rope_scaling` or `rope_parameters`, nested or not.
 
 mod experts;
+mod recurrent;
+mod rope;
 
 use serde_json::Value;
 
-use super::gemma4::{self, Gemma4Settings};
-use super::{Activation, Family, KvHeads, ModelConfig, RopeScaling, RopeSettings, Yarn};
+use super::gemma4::Gemma4Settings;
+use super::{Activation, Family, KvHeads, ModelConfig};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
@@ -117,7 +119,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
     };
     let full_head_dim = gemma4.map_or(head_dim, |gemma4| gemma4.full_heads.head_dim);
     let gemma = matches!(family, Family::Gemma3 | Family::Gemma4);
-    let (rope, rope_sliding) = ropes(&fields, family, full_head_dim, head_dim)?;
+    let (rope, rope_sliding) = rope::read(&fields, family, full_head_dim, head_dim)?;
     Ok(ModelConfig {
         family,
         vocab_size,
@@ -128,23 +130,18 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         num_kv_heads,
         head_dim,
         rms_norm_eps: fields.float("rms_norm_eps")?.unwrap_or(1e-6),
-        norm_offset: if family == Family::Gemma3 { 1.0 } else { 0.0 },
+        norm_offset: if matches!(family, Family::Gemma3 | Family::Qwen3_5) { 1.0 } else { 0.0 },
         context_length: fields.required_size("max_position_embeddings")?,
         layer_windows,
         rope,
         rope_sliding,
         rope_layout: RopeLayout::HalfRotation,
+        recurrent: recurrent::read(&fields, family, num_layers)?,
         // gpt-oss has biases unless its config says otherwise.
         attention_bias: fields.flag("attention_bias")?.unwrap_or(family == Family::GptOss),
         attention_sinks: family == Family::GptOss,
-        attention_scale: match family {
-            Family::Gemma3 => {
-                let scalar = fields.float("query_pre_attn_scalar")?;
-                1.0 / scalar.unwrap_or(head_dim as f32).sqrt()
-            }
-            Family::Gemma4 => 1.0,
-            _ => 1.0 / (head_dim as f32).sqrt(),
-        },
+        attention_output_gate: family == Family::Qwen3_5,
+        attention_scale: attention_scale(&fields, family, head_dim)?,
         activation: activation(&fields, family)?,
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: fields.float("attn_logit_softcapping")?,
@@ -156,7 +153,9 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
 
 /// Settings that change the arithmetic and that no family here has.
 fn refuse_what_is_not_built(fields: &Fields<'_>, family: Family) -> Result<(), ModelError> {
-    for field in ["mlp_bias", "use_bidirectional_attention"] {
+    // The biases of a gated projection would alternate as its rows do.
+    let gated = (family == Family::Qwen3_5).then_some("attention_bias");
+    for field in ["mlp_bias", "use_bidirectional_attention"].into_iter().chain(gated) {
         if fields.get(field).and_then(Value::as_bool) == Some(true) {
             return fields.fail(field, "true is not supported");
         }
@@ -172,6 +171,14 @@ fn refuse_what_is_not_built(fields: &Fields<'_>, family: Family) -> Result<(), M
             )
         }
     }
+}
+
+fn attention_scale(fields: &Fields<'_>, family: Family, head_dim: usize) -> Result<f32, ModelError> {
+    Ok(match family {
+        Family::Gemma3 => 1.0 / fields.float("query_pre_attn_scalar")?.unwrap_or(head_dim as f32).sqrt(),
+        Family::Gemma4 => 1.0,
+        _ => 1.0 / (head_dim as f32).sqrt(),
+    })
 }
 
 fn activation(fields: &Fields<'_>, family: Family) -> Result<Activation, ModelError> {
@@ -208,6 +215,7 @@ fn layer_windows(
             .map(|kind| match (kind.as_str(), window) {
                 (Some("full_attention"), _) => Ok(None),
                 (Some("sliding_attention"), Some(window)) => Ok(Some(window)),
+                (Some("linear_attention"), _) if family == Family::Qwen3_5 => Ok(None),
                 (Some("sliding_attention"), None) => fields.fail("sliding_window", "is missing"),
                 _ => fields.fail("layer_types", format!("{kind} is not supported")),
             })
@@ -230,107 +238,4 @@ fn layer_windows(
     let is_last = |layer: usize| family == Family::Gemma4 && layer + 1 == num_layers;
     let slides = |layer: usize| !(layer + 1).is_multiple_of(period) && !is_last(layer);
     Ok((0..num_layers).map(|layer| slides(layer).then_some(window)).collect())
-}
-
-/// The rotary settings of full and of sliding layers.
-fn ropes(
-    fields: &Fields<'_>,
-    family: Family,
-    full_head_dim: usize,
-    head_dim: usize,
-) -> Result<(RopeSettings, RopeSettings), ModelError> {
-    if let Some(parameters) = fields.object("rope_parameters") {
-        let full = parameters.object("full_attention");
-        if let (Some(full), Some(sliding)) = (full, parameters.object("sliding_attention")) {
-            return Ok((rope(&full, None, full_head_dim)?, rope(&sliding, None, head_dim)?));
-        }
-        let settings = rope(&parameters, fields.float("rope_theta")?, head_dim)?;
-        if family != Family::Gemma4 {
-            return Ok((settings, settings));
-        }
-        return fields.fail("rope_parameters", "must have full_attention and sliding_attention");
-    }
-    if family == Family::Gemma4 {
-        return Ok(gemma4::default_ropes(full_head_dim, head_dim));
-    }
-    let theta = fields.float("rope_theta")?;
-    let full = match fields.object("rope_scaling") {
-        Some(scaling) => rope(&scaling, theta, head_dim)?,
-        // Its published models stretch their context, and are not themselves without.
-        None if family == Family::GptOss => return fields.fail("rope_parameters", "is missing"),
-        None => RopeSettings {
-            theta: theta.unwrap_or(10_000.0),
-            rotary_dim: head_dim,
-            scaling: RopeScaling::None,
-        },
-    };
-    if family != Family::Gemma3 {
-        return Ok((full, full));
-    }
-    let theta = fields.float("rope_local_base_freq")?.unwrap_or(10_000.0);
-    let full =
-        if fields.get("rope_theta").is_some() { full } else { RopeSettings { theta: 1_000_000.0, ..full } };
-    Ok((full, RopeSettings { theta, rotary_dim: head_dim, scaling: RopeScaling::None }))
-}
-
-fn yarn(fields: &Fields<'_>, factor: f32, original_context: f32) -> Result<Yarn, ModelError> {
-    // A zero stands for an absent value here, as it does for the models' own code.
-    let positive = |field: &str| fields.float(field).map(|value| value.filter(|&value| value != 0.0));
-    let attention_factor =
-        match (fields.float("attention_factor")?, positive("mscale")?, positive("mscale_all_dim")?) {
-            (Some(given), _, _) => f64::from(given),
-            (None, Some(mscale), Some(all_dim)) => {
-                Yarn::default_attention_factor(factor, mscale)
-                    / Yarn::default_attention_factor(factor, all_dim)
-            }
-            (None, _, _) => Yarn::default_attention_factor(factor, 1.0),
-        };
-    Ok(Yarn {
-        factor,
-        original_context,
-        beta_fast: positive("beta_fast")?.unwrap_or(32.0),
-        beta_slow: positive("beta_slow")?.unwrap_or(1.0),
-        truncate: fields.flag("truncate")?.unwrap_or(true),
-        attention_factor: attention_factor as f32,
-    })
-}
-
-fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<RopeSettings, ModelError> {
-    let kind = fields.text("rope_type")?.or(fields.text("type")?).unwrap_or("default");
-    let required = |field: &str| match fields.float(field)? {
-        Some(value) if value > 0.0 => Ok(value),
-        Some(value) => fields.fail(field, format!("{value} is not positive")),
-        None => fields.fail(field, format!("is missing for rope type {kind:?}")),
-    };
-    let scaling = match kind {
-        "default" => RopeScaling::None,
-        "linear" => RopeScaling::Linear { factor: required("factor")? },
-        "yarn" => RopeScaling::Yarn(yarn(
-            fields,
-            required("factor")?,
-            required("original_max_position_embeddings")?,
-        )?),
-        "llama3" => RopeScaling::Llama3 {
-            factor: required("factor")?,
-            low_frequency_factor: required("low_freq_factor")?,
-            high_frequency_factor: required("high_freq_factor")?,
-            original_context: required("original_max_position_embeddings")?,
-        },
-        "proportional" => {
-            let proportion = fields.number("partial_rotary_factor")?.unwrap_or(1.0);
-            if !(0.0..=1.0).contains(&proportion) {
-                return fields.fail("partial_rotary_factor", format!("{proportion} is not between 0 and 1"));
-            }
-            let factor = if fields.get("factor").is_some() { required("factor")? } else { 1.0 };
-            let rotating_pairs = (proportion * head_dim as f64 / 2.0) as usize;
-            RopeScaling::Proportional { rotating_pairs, factor }
-        }
-        other => {
-            let supported = "default, linear, llama3, proportional, yarn";
-            let reason = format!("{other:?} is not supported (supported: {supported})");
-            return fields.fail("rope_type", reason);
-        }
-    };
-    let theta = fields.float("rope_theta")?.or(theta).unwrap_or(10_000.0);
-    Ok(RopeSettings { theta, rotary_dim: head_dim, scaling })
 }

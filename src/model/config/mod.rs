@@ -5,10 +5,12 @@ mod gemma4;
 mod gguf;
 mod gguf_gemma4;
 mod huggingface;
+mod recurrent;
 mod rope;
 
 pub use experts::ExpertSettings;
 pub use gemma4::{Gemma4Settings, PerLayerInputs};
+pub use recurrent::RecurrentSettings;
 pub use rope::{RopeScaling, RopeSettings, Yarn};
 
 use super::ModelError;
@@ -25,6 +27,8 @@ pub enum Family {
     Qwen3,
     /// Qwen3 with experts.
     Qwen3Moe,
+    /// Qwen3.5, dense, text.
+    Qwen3_5,
     /// gpt-oss.
     GptOss,
     /// Gemma 3, text.
@@ -35,10 +39,11 @@ pub enum Family {
 
 impl Family {
     /// Every family, with the name HF configs (`model_type`) and GGUF files (`general.architecture`) give it.
-    pub const ALL: [(Family, &'static [&'static str]); 6] = [
+    pub const ALL: [(Family, &'static [&'static str]); 7] = [
         (Family::Llama, &["llama"]),
         (Family::Qwen3, &["qwen3"]),
         (Family::Qwen3Moe, &["qwen3_moe", "qwen3moe"]),
+        (Family::Qwen3_5, &["qwen3_5_text", "qwen3_5"]),
         (Family::GptOss, &["gpt_oss", "gpt-oss"]),
         (Family::Gemma3, &["gemma3_text", "gemma3"]),
         (Family::Gemma4, &["gemma4_text", "gemma4"]),
@@ -107,6 +112,11 @@ pub struct ModelConfig {
     pub attention_bias: bool,
     /// Whether each query head has a sink: a score that takes part in the softmax and has no value.
     pub attention_sinks: bool,
+    /// Layers that keep a state in the place of keys and values.
+    pub recurrent: Option<RecurrentSettings>,
+    /// Whether attention's output is multiplied by the logistic function of a gate, which `q_proj` computes too: each
+    /// query head's rows are followed by its gate's.
+    pub attention_output_gate: bool,
     /// Multiplies q.k.
     pub attention_scale: f32,
     /// The gate's non-linearity.
@@ -153,6 +163,11 @@ impl ModelConfig {
         self.layer_windows.len()
     }
 
+    /// The settings of a layer that keeps a state; `None` for one with keys and values.
+    pub fn recurrent_layer(&self, layer: usize) -> Option<&RecurrentSettings> {
+        self.recurrent.as_ref().filter(|recurrent| recurrent.has_layer(layer))
+    }
+
     /// Heads of a layer's keys and values.
     pub fn kv_heads(&self, layer: usize) -> KvHeads {
         match &self.gemma4 {
@@ -170,7 +185,7 @@ impl ModelConfig {
         }
     }
 
-    /// Layers that have keys and values of their own: the first ones.
+    /// Layers that have a cache of their own (keys and values, or a state): the first ones.
     pub fn num_own_kv_layers(&self) -> usize {
         let shared = self.gemma4.as_ref().map_or(0, |gemma4| gemma4.num_kv_shared_layers);
         self.num_layers().saturating_sub(shared)
@@ -181,14 +196,18 @@ impl ModelConfig {
     pub fn weights_per_token(&self) -> u64 {
         let layer = |layer: usize| {
             let KvHeads { kv_heads, head_dim } = self.kv_heads(layer);
-            let attention = head_dim * (2 * self.num_heads + 2 * kv_heads);
+            let gate = if self.attention_output_gate { self.num_heads } else { 0 };
+            let mixer = match self.recurrent_layer(layer) {
+                Some(recurrent) => recurrent.projected_features(),
+                None => head_dim * (2 * self.num_heads + 2 * kv_heads + gate),
+            };
             let feed_forward = match self.experts.as_ref().filter(|experts| experts.has_layer(layer)) {
                 Some(experts) => experts.weights_per_token(),
                 None => 3 * self.layer_intermediate_size(layer),
             };
             let inputs = self.gemma4.as_ref().and_then(|gemma4| gemma4.per_layer_inputs);
             let input = 3 * inputs.map_or(0, |inputs| inputs.size);
-            self.hidden_size as u64 * (attention + feed_forward + input) as u64
+            self.hidden_size as u64 * (mixer + feed_forward + input) as u64
         };
         (0..self.num_own_kv_layers()).map(layer).sum()
     }
@@ -200,6 +219,9 @@ impl ModelConfig {
         let last_own = |slides| (0..own).rev().find(|&layer| self.layer_windows[layer].is_some() == slides);
         let last_own = [last_own(false), last_own(true)];
         let layer_kv = |layer: usize| {
+            if let Some(recurrent) = self.recurrent_layer(layer) {
+                return LayerKv::Recurrent(recurrent.shape);
+            }
             let window = self.layer_windows[layer];
             if let Some(owner) = last_own[usize::from(window.is_some())].filter(|_| layer >= own) {
                 return LayerKv::SharedWith(owner);
@@ -238,6 +260,17 @@ impl ModelConfig {
         self.check_heads(self.num_kv_heads, self.head_dim, ["num_key_value_heads", "head_dim"], file)?;
         if let Some(gemma4) = &self.gemma4 {
             gemma4.check(self, file)?;
+        }
+        if let Some((field, reason)) = self.recurrent.as_ref().and_then(RecurrentSettings::fault) {
+            return fail(field, reason);
+        }
+        let full_head_dim = self.gemma4.map_or(self.head_dim, |gemma4| gemma4.full_heads.head_dim);
+        for (rope, head_dim) in [(self.rope, full_head_dim), (self.rope_sliding, self.head_dim)] {
+            let rotary_dim = rope.rotary_dim;
+            if rotary_dim == 0 || !rotary_dim.is_multiple_of(2) || rotary_dim > head_dim {
+                let reason = format!("{rotary_dim} of {head_dim} elements of a head cannot rotate");
+                return fail("partial_rotary_factor", reason);
+            }
         }
         if let Some(window) = self.layer_windows.iter().flatten().find(|&&window| window == 0) {
             return fail("sliding_window", format!("{window} tokens"));

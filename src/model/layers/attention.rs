@@ -3,13 +3,15 @@
 use super::{ForwardContext, LayerLoader, Linear, RmsNorm, Rows};
 use crate::model::config::KvHeads;
 use crate::model::{ModelConfig, ModelError};
-use crate::ops::{self, AttentionInput, KvArena, SequencePages};
+use crate::ops::{self, AttentionInput, KvArena, PackedMatrix, SequencePages};
 use candle_core::Tensor;
 
-/// Projections, optional norms of heads, rotary embedding, cache write, attention, output projection.
+/// Projections, optional norms of heads, rotary embedding, cache write, attention, an optional gate, output projection.
 pub struct Attention {
     layer: usize,
     q_proj: Linear,
+    /// Gates the output.
+    gate_proj: Option<PackedMatrix>,
     o_proj: Linear,
     q_norm: Option<RmsNorm>,
     /// `None` where the layer reads what an earlier one wrote.
@@ -56,7 +58,8 @@ impl Settings {
 
 impl Attention {
     /// Loads `<prefix>.{q,k,v,o}_proj` and, where `normalises` says so, `q_norm` and `k_norm`; of keys and values only
-    /// what the config says that the layer has, and biases and sinks where it has them.
+    /// what the config says that the layer has, and biases and sinks where it has them. Where the config has an
+    /// output gate, `q_proj` holds it too, and has no bias.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where one is missing or has another shape.
@@ -68,16 +71,26 @@ impl Attention {
     ) -> Result<Self, ModelError> {
         let config = loader.config;
         let settings = Settings::new(config, layer);
-        let (hidden, q_size) = (config.hidden_size, settings.num_heads * settings.head_dim);
+        let (hidden, dim) = (config.hidden_size, settings.head_dim);
+        let q_size = settings.num_heads * dim;
+        let q_name = format!("{prefix}.q_proj");
+        let (q_proj, gate_proj) = if config.attention_output_gate {
+            let name = format!("{q_name}.weight");
+            let [queries, gates] = loader.interleaved_matrices(&name, settings.num_heads, dim, hidden)?;
+            (Linear { weight: queries, bias: None }, Some(gates))
+        } else {
+            (loader.linear(&q_name, q_size, hidden, config.attention_bias)?, None)
+        };
         Ok(Self {
             layer,
-            q_proj: loader.linear(&format!("{prefix}.q_proj"), q_size, hidden, config.attention_bias)?,
+            q_proj,
+            gate_proj,
             keys_and_values: match layer < config.num_own_kv_layers() {
                 true => Some(KeysAndValues::load(loader, prefix, &settings, normalises)?),
                 false => None,
             },
             o_proj: loader.linear(&format!("{prefix}.o_proj"), hidden, q_size, config.attention_bias)?,
-            q_norm: head_norm(loader, prefix, "q_norm", settings.head_dim, normalises)?,
+            q_norm: head_norm(loader, prefix, "q_norm", dim, normalises)?,
             sinks: sinks(loader, prefix)?,
             settings,
         })
@@ -99,7 +112,8 @@ impl Attention {
             self.write(keys_and_values, x, context, arena)?;
         }
         let backend = context.backend;
-        let q = self.q_proj.forward(backend, &context.carried_on(x, rows)?)?;
+        let x = context.carried_on(x, rows)?;
+        let q = self.q_proj.forward(backend, &x)?;
         let q = self.heads(&q, self.settings.num_heads, self.q_norm.as_ref(), context, rows)?;
         let slot = context.plan.layers[self.layer];
         let sequences: Vec<SequencePages<'_>> = context.batch.groups[slot.group]
@@ -124,6 +138,12 @@ impl Attention {
                 soft_cap: self.settings.soft_cap,
             },
         )?;
+        let attended = match &self.gate_proj {
+            Some(gate_proj) => {
+                ops::sigmoid_mul(backend, &ops::linear(backend, &x, gate_proj, None)?, &attended)?
+            }
+            None => attended,
+        };
         self.o_proj.forward(backend, &attended)
     }
 
@@ -175,7 +195,8 @@ impl Attention {
     /// Bytes held in memory.
     pub fn packed_bytes(&self) -> usize {
         let keys_and_values = self.keys_and_values.as_ref().map_or(0, KeysAndValues::packed_bytes);
-        self.q_proj.packed_bytes() + self.o_proj.packed_bytes() + keys_and_values
+        let gate = self.gate_proj.as_ref().map_or(0, PackedMatrix::packed_bytes);
+        self.q_proj.packed_bytes() + gate + self.o_proj.packed_bytes() + keys_and_values
     }
 }
 

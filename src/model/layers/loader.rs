@@ -171,6 +171,46 @@ impl<'a> LayerLoader<'a> {
         Ok(vectors)
     }
 
+    /// Two matrices `[groups * rows, in_features]` that share the tensor `[groups * 2 * rows, in_features]` of this name:
+    /// `rows` rows of the one, then as many of the other, in each group.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn interleaved_matrices(
+        &mut self,
+        name: &str,
+        groups: usize,
+        rows: usize,
+        in_features: usize,
+    ) -> Result<[PackedMatrix; 2], ModelError> {
+        let tensor = self.weights.require(name, &[groups * 2 * rows, in_features])?;
+        // Rows are whole blocks of equal size in every dtype, so a share of the rows is that share of the bytes.
+        let share = tensor.data.len() / (2 * groups);
+        let part = |first: usize| -> Result<PackedMatrix, ModelError> {
+            let data: Vec<u8> =
+                tensor.data.chunks_exact(share.max(1)).skip(first).step_by(2).flatten().copied().collect();
+            let shape = vec![groups * rows, in_features];
+            Ok(PackedMatrix::pack(self.backend, &TensorView { shape, data: &data, ..tensor.clone() })?)
+        };
+        let parts = [part(0)?, part(1)?];
+        self.advance(tensor.data.len());
+        Ok(parts)
+    }
+
+    /// The depthwise convolution `[channels, 1, kernel]` of this name, transposed: `[kernel, channels]` in f32.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where it is missing or has another shape.
+    pub fn convolution(&mut self, name: &str, channels: usize, kernel: usize) -> Result<Tensor, ModelError> {
+        let tensor = self.weights.require(name, &[channels, 1, kernel])?;
+        let matrix = TensorView { shape: vec![channels, kernel], ..tensor.clone() };
+        let matrix = PackedMatrix::pack(self.backend, &matrix)?;
+        let rows: Vec<u32> = (0..channels as u32).collect();
+        let weight = ops::embedding(self.backend, &matrix, &rows)?.t()?.contiguous()?;
+        self.advance(tensor.data.len());
+        Ok(weight)
+    }
+
     /// The vector `[size]` of this name, `offset` added to each element.
     ///
     /// # Errors

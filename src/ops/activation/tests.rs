@@ -80,7 +80,13 @@ fn gated_activations_match_the_oracle() {
     let silu32 = |x: f32| x / (1.0 + (-x).exp());
     let gelu32 = |x: f32| 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh());
     type Case = (&'static str, Binary, fn(f64) -> f64, fn(f32) -> f32);
-    let cases: [Case; 2] = [("silu", silu_mul, silu64, silu32), ("gelu_tanh", gelu_tanh_mul, gelu64, gelu32)];
+    let sigmoid64 = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let sigmoid32 = |x: f32| 1.0 / (1.0 + (-x).exp());
+    let cases: [Case; 3] = [
+        ("silu", silu_mul, silu64, silu32),
+        ("gelu_tanh", gelu_tanh_mul, gelu64, gelu32),
+        ("sigmoid", sigmoid_mul, sigmoid64, sigmoid32),
+    ];
     for (name, op, exact, plain) in cases {
         let exact: Vec<f64> =
             gate.iter().zip(&up).map(|(&g, &u)| exact(f64::from(g)) * f64::from(u)).collect();

@@ -26,6 +26,9 @@ pub(crate) struct Scale {
 /// silu(x) y.
 #[derive(Clone, Copy)]
 pub(crate) struct SiluMul;
+/// y times the logistic function of x.
+#[derive(Clone, Copy)]
+pub(crate) struct SigmoidMul;
 /// gelu_tanh(x) y.
 #[derive(Clone, Copy)]
 pub(crate) struct GeluTanhMul;
@@ -62,6 +65,13 @@ impl Elementwise for SiluMul {
     #[inline(always)]
     fn at<L: Lanes>(self, l: L, x: L::F, y: L::F) -> L::F {
         l.mul(times_logistic(l, x, x), y)
+    }
+}
+
+impl Elementwise for SigmoidMul {
+    #[inline(always)]
+    fn at<L: Lanes>(self, l: L, x: L::F, y: L::F) -> L::F {
+        times_logistic(l, y, x)
     }
 }
 
