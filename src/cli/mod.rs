@@ -8,6 +8,15 @@ macro_rules! out_line {
     };
 }
 
+/// As `eprintln!`, where a closed or full standard error is no reason to stop.
+macro_rules! err_line {
+    ($($arguments:tt)*) => {{
+        use std::io::Write as _;
+        // Progress and notes: the work they tell of matters more than that they are read.
+        let _ = writeln!(std::io::stderr(), $($arguments)*);
+    }};
+}
+
 pub mod bench;
 pub mod compact;
 pub mod embed;

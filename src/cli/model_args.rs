@@ -106,9 +106,9 @@ impl ModelArgs {
         let engine = with_load_bar(|progress| {
             Engine::load(&path, self.engine.options()?, progress).map_err(with_option)
         })?;
-        eprintln!("{}: {}", self.model, engine.memory());
+        err_line!("{}: {}", self.model, engine.memory());
         for (prefix, tensors) in engine.skipped() {
-            eprintln!("{}: {tensors} tensors of {prefix} skipped: longwick reads text models", self.model);
+            err_line!("{}: {tensors} tensors of {prefix} skipped: longwick reads text models", self.model);
         }
         Ok(engine)
     }

@@ -53,15 +53,14 @@ pub fn run(args: RunArgs) -> CliResult {
     let strict = if args.strict { " --strict" } else { "" };
     if report.interrupted {
         let results = store.num_results()?;
-        eprintln!(
+        err_line!(
             "stopped; {results} results are kept. To go on: longwick run {}{strict}",
             args.config.display()
         );
         return Ok(Outcome::Stopped);
     }
     let exported = store.export(&folder)?;
-    let prefill = store.prefill(report.loads.keys().copied())?;
-    print_result(&experiment, &report, &exported, prefill);
+    print_result(&experiment, &report, &exported, store.prefill()?)?;
     let failed = exported.summaries.iter().any(|summary| summary.failed > 0);
     let unscored = exported.summaries.iter().any(|summary| summary.unscored > 0);
     Ok(if failed || (args.strict && unscored) { Outcome::FinishedWithFailures } else { Outcome::Finished })
@@ -76,7 +75,7 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, ctrlc::Error> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\nfinishing the step under way; press Ctrl-C again to stop at once");
+        err_line!("\nfinishing the step under way; press Ctrl-C again to stop at once");
     })?;
     Ok(interrupted)
 }

@@ -53,8 +53,8 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        eprintln!(
-            "{} of {} results ({} were there already), {} tokens computed, {}",
+        err_line!(
+            "{} of {} results ({} were there already), {} tokens read and written, {}",
             self.done,
             self.total,
             self.reused,
@@ -84,7 +84,7 @@ impl Progress {
             bar.set_message(self.message());
         } else if self.total > 0 && (now || self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY)) {
             self.last_line = Some(Instant::now());
-            eprintln!("{}/{} {}", self.done, self.total, self.message());
+            err_line!("{}/{} {}", self.done, self.total, self.message());
         }
     }
 }
@@ -121,8 +121,8 @@ impl RunObserver for Progress {
     fn loaded(&mut self, model: &Path, memory: &MemoryReport) {
         let line = format!("{}: {memory}", name(model));
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| err_line!("{line}")),
+            None => err_line!("{line}"),
         }
     }
 }

@@ -21,39 +21,42 @@ pub(super) fn print_result(
     report: &RunReport,
     exported: &Exported,
     prefill: PrefillCount,
-) {
+) -> Result<(), CliError> {
     let mut lines = vec![header()];
     for summary in &exported.summaries {
         let mut sources: Vec<&str> = summary.intervals.iter().map(|row| row.source.as_str()).collect();
         sources.dedup();
         lines.extend(sources.iter().map(|source| line(summary, source)));
     }
-    println!("{}", align(&lines));
-    println!(
+    out_line!("{}", align(&lines))?;
+    out_line!(
         "retention: % of compactions that still state the constraint, by the judge. The next four: % of probes answered \
          as the constraint asks, on the full history with and without it, on the compacted one, and with it restated."
-    );
-    println!(
+    )?;
+    out_line!(
         "effective: of what restating the constraint gains over not having it, the % that is left after compaction. \
          Failed and unscored ones are in no rate; intervals.csv has them, and 95% intervals."
-    );
+    )?;
     for summary in exported.summaries.iter().filter(|summary| summary.failed > 0) {
         let cause = summary.first_cause.as_deref().unwrap_or("see details.jsonl");
-        println!("{} {}: {} failed; {cause}", summary.setting, summary.compactor, summary.failed);
+        out_line!("{} {}: {} failed; {cause}", summary.setting, summary.compactor, summary.failed)?;
     }
     for summary in exported.summaries.iter().filter(|summary| summary.failed_turns > 0) {
-        println!(
+        out_line!(
             "{} {}: {} turns of extraction failed",
-            summary.setting, summary.compactor, summary.failed_turns
-        );
+            summary.setting,
+            summary.compactor,
+            summary.failed_turns
+        )?;
     }
-    println!("{}", judge_line(report));
-    println!("{}", prefill_line(&prefill));
+    out_line!("{}", judge_line(report))?;
+    out_line!("{}", prefill_line(&prefill))?;
     for (names, count) in &prefill.adapted {
-        println!("{count} prompts adapted to the model's template, so that no message is lost: {names}");
+        out_line!("{count} prompts adapted to the model's template, so that no message is lost: {names}")?;
     }
-    println!("date in templates: {}", report.date);
-    println!("files: {}/SETTING/COMPACTOR/", experiment.config().folder().display());
+    out_line!("date in templates: {}", report.date)?;
+    out_line!("files: {}/SETTING/COMPACTOR/", experiment.config().folder().display())?;
+    Ok(())
 }
 
 fn header() -> Vec<String> {
@@ -123,11 +126,12 @@ fn judge_line(report: &RunReport) -> String {
 }
 
 fn prefill_line(count: &PrefillCount) -> String {
-    if count.prompts == 0 {
-        return "prefill: nothing was left to compute".to_owned();
-    }
+    let loads = match count.loads {
+        0 | 1 => String::new(),
+        loads => format!("; models were loaded {loads} times"),
+    };
     format!(
-        "prefill: {} tokens computed, {} is the least for the {} recorded prompts of {} tokens",
+        "prefill: {} tokens computed, {} is the least for the {} recorded prompts of {} tokens{loads}",
         count.prefilled, count.least, count.prompts, count.prompt_tokens
     )
 }
@@ -164,19 +168,19 @@ pub(super) fn print_estimate(experiment: &Experiment) -> Result<(), CliError> {
             duration(Duration::from_secs_f64(stage.seconds)),
         ]);
     }
-    println!("{}", align(&lines));
+    out_line!("{}", align(&lines))?;
     let sum =
         |of: fn(&crate::compint::runner::StageEstimate) -> u64| estimate.stages.iter().map(of).sum::<u64>();
     let seconds: f64 = estimate.stages.iter().map(|stage| stage.seconds).sum();
     let prefills: usize = estimate.stages.iter().map(|stage| stage.prefills).sum();
-    println!(
+    out_line!(
         "{} instances; {prefills} prefills, {} tokens to compute of {}, at most {} tokens of output, about {}",
         estimate.instances,
         sum(|stage| stage.computed_tokens),
         sum(|stage| stage.prompt_tokens),
         sum(|stage| stage.output_tokens),
         duration(Duration::from_secs_f64(seconds))
-    );
-    println!("Were nothing done yet. Time is {}; outputs at their limits.", Estimate::RATE);
+    )?;
+    out_line!("Were nothing done yet. Time is {}; outputs at their limits.", Estimate::RATE)?;
     Ok(())
 }

@@ -22,7 +22,7 @@ pub enum EngineError {
     },
     /// The request could never fit the pool, even alone.
     #[error(
-        "a request of {tokens} tokens needs {needed} KV blocks, and the pool has {total}; enlarge it with --kv-memory"
+        "a request of {tokens} tokens needs {needed} KV blocks, and the pool has {total}; enlarge it with --kv-memory, in a run's config by engine.kv_memory_mib"
     )]
     PoolTooSmall {
         /// Prompt and output tokens.

@@ -132,7 +132,8 @@ impl CpuBackend {
 }
 
 impl Backend {
-    /// The CPU with `threads` worker threads (`None`: all cores).
+    /// The CPU with `threads` worker threads (`None`: all cores). More than the machine runs at once would only wait for one
+    /// another, so they are not started.
     ///
     /// The fastest instruction set of this processor is taken; the environment variable `LONGWICK_ISA`
     /// (`avx512`, `avx2`, `portable`) names another, for tests.
@@ -140,8 +141,14 @@ impl Backend {
     /// # Errors
     /// [`OpError::InstructionSet`] when `LONGWICK_ISA` names one that is not there; [`OpError::Threads`].
     pub fn cpu(threads: Option<NonZeroUsize>) -> Result<Self, OpError> {
-        let threads =
-            threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+        let cores = std::thread::available_parallelism().unwrap_or(threads.unwrap_or(NonZeroUsize::MIN));
+        let threads = threads.unwrap_or(cores);
+        if threads > cores {
+            tracing::warn!(
+                "{threads} threads asked for; this machine runs {cores} at once, so {cores} are used"
+            );
+        }
+        let threads = threads.min(cores);
         Ok(Self::Cpu(Arc::new(CpuBackend::new(
             threads,
             InstructionSet::choose(std::env::var_os("LONGWICK_ISA"))?,

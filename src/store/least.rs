@@ -5,7 +5,7 @@
 
 use super::{RunStore, StoreError};
 use rusqlite::params;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Counts, prompt by prompt.
 ///
@@ -18,7 +18,13 @@ pub struct LeastPrefill {
     tails: u64,
 }
 
-/// What the engine computed, and what it had to.
+/// The prompts that one model was given.
+struct ModelPrompts {
+    least: LeastPrefill,
+    requests: HashSet<Vec<u8>>,
+}
+
+/// What engines computed in all sessions of a run, and what they had to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrefillCount {
     /// Prompt tokens that engines computed.
@@ -29,6 +35,8 @@ pub struct PrefillCount {
     pub prompt_tokens: u64,
     /// Prompts.
     pub prompts: u64,
+    /// Loads of models that computed any.
+    pub loads: u64,
     /// How many prompts had their messages adapted to the model's template, by the names of the adaptations.
     pub adapted: BTreeMap<String, u64>,
 }
@@ -57,43 +65,60 @@ impl LeastPrefill {
 }
 
 impl RunStore {
-    fn count_adapted(&self, load: i64, adapted: &mut BTreeMap<String, u64>) -> Result<(), StoreError> {
-        let query = "SELECT adaptations, count(*) FROM prompts WHERE load = ?1 AND adaptations <> '' GROUP BY adaptations";
+    /// Prefilled tokens of all sessions of the run, as engines counted them and as the recorded prompts need them.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn prefill(&self) -> Result<PrefillCount, StoreError> {
+        let mut count = PrefillCount { adapted: self.adapted()?, ..PrefillCount::default() };
+        let mut models: BTreeMap<(String, u32), ModelPrompts> = BTreeMap::new();
+        for (load, model, block_size, prefilled) in self.loads()? {
+            count.loads += u64::from(prefilled > 0);
+            count.prefilled += prefilled;
+            let prompts = models.entry((model, block_size)).or_insert_with(|| ModelPrompts {
+                least: LeastPrefill::new(block_size as usize),
+                requests: HashSet::new(),
+            });
+            self.for_each_prompt(load, &mut |request, prompt| {
+                // A request that two sessions computed is needed once.
+                if prompts.requests.insert(request) {
+                    prompts.least.add(prompt);
+                    count.prompt_tokens += prompt.len() as u64;
+                    count.prompts += 1;
+                }
+            })?;
+        }
+        count.least = models.values().map(|prompts| prompts.least.tokens()).sum();
+        Ok(count)
+    }
+
+    /// Each load of a model: its id, the model, the block size, the tokens that its engine prefilled.
+    fn loads(&self) -> Result<Vec<(i64, String, u32, u64)>, StoreError> {
+        let query = "SELECT id, model, block_size, prefilled FROM loads ORDER BY id";
+        let loads = self.connection.prepare_cached(query).and_then(|mut query| {
+            let read = |row: &rusqlite::Row<'_>| {
+                let prefilled = u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0);
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, prefilled))
+            };
+            query.query_map([], read)?.collect()
+        });
+        self.wrap(loads)
+    }
+
+    fn adapted(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let query = "SELECT p.adaptations, count(DISTINCT l.model || hex(p.request)) FROM prompts p \
+                     JOIN loads l ON l.id = p.load WHERE p.adaptations <> '' GROUP BY p.adaptations";
         let counted = self.connection.prepare_cached(query).and_then(|mut query| {
-            for row in query.query_map([load], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))? {
-                let (names, count) = row?;
-                *adapted.entry(names).or_default() += u64::try_from(count).unwrap_or(0);
-            }
-            Ok(())
+            let read = |row: &rusqlite::Row<'_>| {
+                Ok((row.get(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0)))
+            };
+            query.query_map([], read)?.collect()
         });
         self.wrap(counted)
     }
 
-    /// Prefilled tokens of the given loads, as engines counted them and as the recorded prompts need them.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn prefill(&self, loads: impl IntoIterator<Item = i64>) -> Result<PrefillCount, StoreError> {
-        let mut count = PrefillCount::default();
-        for load in loads {
-            let query = "SELECT block_size, prefilled FROM loads WHERE id = ?1";
-            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, u32>(0)?, row.get::<_, i64>(1)?));
-            let (block_size, prefilled) = self.wrap(self.connection.query_row(query, [load], read))?;
-            let mut least = LeastPrefill::new(block_size as usize);
-            self.for_each_prompt(load, &mut |prompt| {
-                least.add(prompt);
-                count.prompt_tokens += prompt.len() as u64;
-                count.prompts += 1;
-            })?;
-            self.count_adapted(load, &mut count.adapted)?;
-            count.prefilled += u64::try_from(prefilled).unwrap_or(0);
-            count.least += least.tokens();
-        }
-        Ok(count)
-    }
-
-    fn for_each_prompt(&self, load: i64, visit: &mut dyn FnMut(&[u32])) -> Result<(), StoreError> {
-        let query = "SELECT p.id, p.rest, p.base, p.shared, b.rest FROM prompts p LEFT JOIN prompts b \
+    fn for_each_prompt(&self, load: i64, visit: &mut dyn FnMut(Vec<u8>, &[u32])) -> Result<(), StoreError> {
+        let query = "SELECT p.id, p.rest, p.base, p.shared, b.rest, p.request FROM prompts p LEFT JOIN prompts b \
                      ON b.id = p.base WHERE p.load = ?1 ORDER BY p.id";
         let mut query = self.wrap(self.connection.prepare(query))?;
         let mut rows = self.wrap(query.query(params![load]))?;
@@ -113,7 +138,7 @@ impl RunStore {
                 .chunks_exact(4)
                 .map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
                 .collect();
-            visit(&tokens);
+            visit(self.wrap(row.get(5))?, &tokens);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::chat::Adaptation;
 use crate::compint::runner::{NewResult, RecordedPrompt, ResultSink, RunPlan};
+use crate::engine::EngineStats;
 use std::path::Path;
 
 fn open(folder: &Path) -> RunStore {
@@ -42,7 +43,7 @@ fn adapted_prompts_are_counted_by_name() {
     };
     let both = [Adaptation::FoldedIntoSystem, Adaptation::MergedEqualRoles];
     store.put(&result("a", false), &[adapted(1, &[]), adapted(2, &both), adapted(3, &both)]).unwrap();
-    let counts = store.prefill([load]).unwrap().adapted;
+    let counts = store.prefill().unwrap().adapted;
     assert_eq!(
         counts.into_iter().collect::<Vec<_>>(),
         [("folded_into_system,merged_equal_roles".to_owned(), 2)]
@@ -83,10 +84,21 @@ fn prompts_come_back_as_they_were_recorded() {
         prompt(other, 1, 0..100),
     ];
     store.put(&result("a", false), &prompts).unwrap();
-    let expected = 25 * 4 + (110 - 88) + 2;
-    let count = store.prefill([load]).unwrap();
-    assert_eq!((count.prompts, count.prompt_tokens, count.least), (3, 212, expected));
-    assert_eq!(store.prefill([load, other]).unwrap().least, expected + 100);
+    let stats = EngineStats { prefilled_tokens: 300, ..EngineStats::default() };
+    store.update_load(load, &stats).unwrap();
+    store.update_load(other, &stats).unwrap();
+    let expected = 25 * 4 + (110 - 88) + 2 + 100;
+    let count = store.prefill().unwrap();
+    assert_eq!((count.prompts, count.prompt_tokens, count.least), (4, 312, expected));
+    assert_eq!((count.prefilled, count.loads), (600, 2));
+
+    // A later session computes one of them again, and one that is new.
+    let later = store.open_load("m", 4).unwrap();
+    store
+        .put(&result("b", false), &[prompt(later, 2, (0..90).chain(500..520)), prompt(later, 4, 7..9)])
+        .unwrap();
+    let count = store.prefill().unwrap();
+    assert_eq!((count.prompts, count.least, count.loads), (5, expected + 2, 2));
     let size: i64 = store
         .connection
         .query_row("SELECT sum(length(rest)) FROM prompts WHERE load = 1", [], |row| row.get(0))

@@ -80,6 +80,14 @@ impl Bench {
         Ended::of(self.command(config, args).output().unwrap())
     }
 
+    /// Runs it with nobody reading what it prints; its exit code.
+    pub fn run_unread(&self, config: &Path) -> Option<i32> {
+        let mut command = self.command(config, &[]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        child.wait().unwrap().code()
+    }
+
     /// Every exported file of a run by its path below the run's folder.
     pub fn exports(&self, output: &str) -> BTreeMap<String, Vec<u8>> {
         let root = self.path().join(output).join("tiny");

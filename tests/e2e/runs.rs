@@ -37,7 +37,8 @@ fn a_run_exports_every_file_and_a_second_one_does_nothing() {
     let second = bench.run(&config, &[]);
     assert_eq!(second.code, Some(0), "{}", second.stderr);
     assert_eq!(second.results(), (cells, cells, cells));
-    assert!(second.stdout.contains("nothing was left to compute"), "{}", second.stdout);
+    assert_eq!(second.prefill(), first.prefill());
+    assert!(second.stderr.contains(", 0 tokens read and written"), "{}", second.stderr);
     assert_eq!(exports, bench.exports("out"));
 }
 
@@ -134,7 +135,31 @@ fn failing_instances_are_recorded_with_their_cause_and_the_run_goes_on() {
     // What does not need that compaction is there.
     assert!(bench.lines("out", "400-top/recent-2/results.jsonl")[0]["retention"].is_boolean());
     let again = bench.run(&bench.config("c.toml", "out", &cut_off), &[]);
-    assert_eq!((again.code, again.prefill()), (Some(1), None));
+    assert_eq!((again.code, again.prefill()), (Some(1), ended.prefill()));
+    let (done, total, reused) = again.results();
+    assert!(done == total && reused < total, "places that a failed compaction leaves empty are no results");
+}
+
+#[test]
+fn what_a_small_pool_refused_is_tried_again_with_a_larger_one() {
+    let bench = Bench::new(CONTEXT, 1);
+    // A summary of so many tokens needs more than one mebibyte.
+    let large = CONFIG.replace("max_tokens = 24\n[extract]", "max_tokens = 3000\n[extract]");
+    let small = large.replace("kv_memory_mib = 16", "kv_memory_mib = 1");
+    let refused = bench.run(&bench.config("c.toml", "out", &small), &[]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stdout.contains("engine.kv_memory_mib"), "{}", refused.stdout);
+    assert_eq!(refused.results().2, 0, "{}", refused.stderr);
+    let again = bench.run(&bench.config("c.toml", "out", &large), &[]);
+    assert_eq!(again.code, Some(0), "{}", again.stdout);
+}
+
+#[test]
+fn a_reader_that_has_gone_does_not_stop_a_run() {
+    let bench = Bench::new(CONTEXT, 1);
+    let ended = bench.run_unread(&bench.config("c.toml", "out", CONFIG));
+    assert_eq!(ended, Some(0));
+    assert!(!bench.exports("out").is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::phases::Step;
 use super::run::RunObserver;
 use super::sources::PreparedInstance;
 use super::weights::Weights;
-use super::work::{Work, WorkOutput};
+use super::work::{Work, WorkOutput, extraction_was_refused, was_refused};
 use super::{Cell, KeyBase, NewResult, ResultSink, RunnerError, result_key};
 use crate::compint::{Condition, NamedSummary};
 use crate::history::{Message, Role};
@@ -20,7 +20,7 @@ use crate::tasks::judge::JudgeJob;
 use crate::tasks::probe::{ChoiceProbe, GenerateProbe};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub(super) struct Batch {
     pub(super) settled: usize,
     /// Expected seconds of their work.
     pub(super) settled_weight: f64,
+    /// Of the settled places, those whose result an earlier session made.
+    pub(super) reused: usize,
 }
 
 impl Batch {
@@ -63,6 +65,8 @@ pub(super) struct Collector<'a> {
     pub(super) encoder: &'a mut Option<Arc<LlmLingua2>>,
     /// Is told how far the encoder's load is.
     pub(super) observer: &'a mut dyn RunObserver,
+    /// Keys of the results that this session made.
+    pub(super) made: &'a HashSet<String>,
 }
 
 impl Collector<'_> {
@@ -129,14 +133,23 @@ impl Collector<'_> {
             batch.tasks[index].cells += 1;
             return Ok(false);
         }
-        let weight = self.weights.of(step);
-        if self.sink.get(key)?.is_some() {
-            batch.settle(1, weight);
+        if self.settle_kept(batch, step, key)? {
             return Ok(true);
         }
+        let weight = self.weights.of(step);
         batch.by_key.insert(key.to_owned(), batch.tasks.len());
         batch.tasks.push(Task { key: key.to_owned(), kind, work: work(), cells: 1, weight });
         Ok(false)
+    }
+
+    /// Counts a place as filled where its result is there; whether it is.
+    fn settle_kept(&self, batch: &mut Batch, step: Step, key: &str) -> Result<bool, RunnerError> {
+        let is_kept = self.sink.get(key)?.is_some();
+        if is_kept {
+            batch.settle(1, self.weights.of(step));
+            batch.reused += usize::from(!self.made.contains(key));
+        }
+        Ok(is_kept)
     }
 
     fn load<T: DeserializeOwned>(&self, kind: &'static str, key: &str) -> Result<Option<T>, RunnerError> {
@@ -210,8 +223,7 @@ impl Collector<'_> {
                 None => None,
             };
             // An encoder is not loaded for what is there already.
-            if spec.needs_encoder() && self.sink.get(&key)?.is_some() {
-                batch.settle(1, self.weights.of(Step::Compact));
+            if spec.needs_encoder() && self.settle_kept(batch, Step::Compact, &key)? {
                 continue;
             }
             let encoder = if spec.needs_encoder() { self.encoder()? } else { None };
@@ -229,7 +241,7 @@ impl Collector<'_> {
                     self.add(batch, (Step::Compact, "compact"), &key, || Work::Compact(job))?;
                 }
                 Err(error) => {
-                    self.settle(&key, failed_compaction(&error.to_string()))?;
+                    self.settle(&key, failed_compaction(&error.to_string()), false)?;
                     batch.settle(1, self.weights.of(Step::Compact));
                 }
             }
@@ -237,8 +249,13 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Keeps a result that needed no engine.
-    fn settle(&mut self, key: &str, result: CompactionResult) -> Result<(), RunnerError> {
+    /// Keeps a result that needed no engine of its own.
+    fn settle(
+        &mut self,
+        key: &str,
+        result: CompactionResult,
+        depends_on_pool: bool,
+    ) -> Result<(), RunnerError> {
         if self.sink.get(key)?.is_some() {
             return Ok(());
         }
@@ -249,7 +266,7 @@ impl Collector<'_> {
             source,
         })?;
         let (key, kind) = (key.to_owned(), "compact");
-        let result = NewResult { key, kind, payload, seconds: 0.0, depends_on_pool: false };
+        let result = NewResult { key, kind, payload, seconds: 0.0, depends_on_pool };
         Ok(self.sink.put(&result, &[])?)
     }
 
@@ -268,6 +285,7 @@ impl Collector<'_> {
         };
         let extract_key = self.extract_key(prepared, &self.experiment.extract_settings())?;
         let Some(extraction) = self.load::<Extraction>("extract", &extract_key)? else { return Ok(None) };
+        let depends_on_pool = was_refused(&result) || extraction_was_refused(&extraction);
         let constraints = prompt.constraints(&extraction.registry);
         if result.failure.is_none() {
             if let (Some(message), Some(tokenizer)) =
@@ -279,7 +297,7 @@ impl Collector<'_> {
         }
         let key = self.key("compact", Step::Compact, &("extractor", &base_key, &extract_key, &*prompt))?;
         batch.cells.push(cell(prepared, &spec.to_string(), "compact".to_owned(), &key));
-        self.settle(&key, result.clone())?;
+        self.settle(&key, result.clone(), depends_on_pool)?;
         Ok(Some(result))
     }
 

@@ -89,8 +89,11 @@ impl Experiment {
                 }
                 if step == Step::Labels {
                     for label in &self.labels {
-                        let messages = [Message::text(Role::User, label.compacted.clone())];
-                        cost.add(2, count_tokens(&identity.tokenizer, &messages)?, 2, 1);
+                        let messages = self.protocol.judge_text_messages(&label.sc_text, &label.compacted);
+                        let prompt = count_tokens(&identity.tokenizer, &messages)?;
+                        // The verdict is generated, then scored after the same prompt.
+                        cost.add(1, prompt, prompt, 2);
+                        cost.add(1, prompt, 2, 0);
                     }
                 }
                 let work = cost.computed as f64 + cost.output as f64 / DECODE_SHARE;

@@ -13,7 +13,7 @@ use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::judge::Verdict;
 use crate::tasks::{RunEnd, RunOptions, run_jobs};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const IN_FLIGHT: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 pub trait RunObserver {
     /// Work of this kind begins.
     fn stage(&mut self, name: &str);
-    /// Places filled so far, all there are, and how many of the filled ones took no work in this session.
+    /// Places filled so far, all there are, and how many of the filled ones have a result of an earlier session.
     fn progress(&mut self, done: usize, total: usize, reused: usize);
     /// Tokens computed in this session: prompts and outputs.
     fn tokens(&mut self, prefilled: u64, generated: u64);
@@ -84,6 +84,8 @@ struct Session<'a> {
     done: usize,
     reused: usize,
     total: usize,
+    /// Keys of the results made so far.
+    made: HashSet<String>,
 }
 
 impl Experiment {
@@ -133,6 +135,7 @@ impl Experiment {
             report: RunReport { date, ..RunReport::default() },
             done: 0,
             reused: 0,
+            made: HashSet::new(),
             total: self.labels.len() + self.num_instances() * self.cells_per_instance(),
         };
         for phase in self.phases() {
@@ -186,6 +189,7 @@ impl Session<'_> {
             sink: &mut *self.sink,
             encoder: &mut self.encoder,
             observer: &mut *self.observer,
+            made: &self.made,
         };
         for &step in steps {
             collector.collect(step, group, &mut batch)?;
@@ -204,6 +208,7 @@ impl Session<'_> {
             sink: &mut *self.sink,
             encoder: &mut self.encoder,
             observer: &mut *self.observer,
+            made: &self.made,
         };
         let keys = collector.labels(&mut batch)?;
         self.observer.stage(name(Step::Labels));
@@ -227,7 +232,7 @@ impl Session<'_> {
     fn run_batch(&mut self, model: &Path, batch: Batch) -> Result<ControlFlow<()>, RunnerError> {
         self.sink.link(&batch.cells)?;
         self.done += batch.settled;
-        self.reused += batch.settled;
+        self.reused += batch.reused;
         self.clock.get_mut().settle(batch.settled_weight);
         self.observer.progress(self.done, self.total, self.reused);
         if batch.tasks.is_empty() {
@@ -269,13 +274,18 @@ impl Session<'_> {
         let clock = &self.clock;
         let observer = RefCell::new(&mut *self.observer);
         let (sink, log) = (&mut *self.sink, &self.log);
-        let (done, total, reused, new_results) =
-            (&mut self.done, self.total, self.reused, &mut self.report.new_results);
+        let (done, total, reused, new_results, made) =
+            (&mut self.done, self.total, self.reused, &mut self.report.new_results, &mut self.made);
+        let latest = RefCell::new(engine.stats());
         let mut failure = None;
         let mut on_done = |(key, kind, cells, weight): (String, &'static str, usize, f64),
                            output: super::work::WorkOutput| {
-            match keep(sink, log, key, kind, &output) {
+            let kept = keep(sink, log, key.clone(), kind, &output);
+            // What a killed session computed is counted up to its last result.
+            let kept = kept.and_then(|()| Ok(sink.update_load(load, &latest.borrow())?));
+            match kept {
                 Ok(()) => {
+                    made.insert(key);
                     *done += cells;
                     *new_results += 1;
                     clock.borrow_mut().make(cells as f64 * weight);
@@ -290,6 +300,7 @@ impl Session<'_> {
         };
         let mut on_step = |stats: &EngineStats| {
             let (prefilled, generated) = (stats.prefilled_tokens, stats.generated_tokens);
+            latest.borrow_mut().clone_from(stats);
             clock.borrow_mut().compute(stats, per_token);
             let left = clock.borrow().left();
             observer.borrow_mut().time_left(left);

@@ -75,13 +75,23 @@ impl WorkOutput {
             matches!(outcome, Outcome::Failed { failure: RequestFailure::Engine { .. } })
         }
         match self {
-            Self::Extraction(output) => output.turns.iter().any(|turn| {
-                matches!(turn.failure, Some(TurnFailure::Request { failure: RequestFailure::Engine { .. } }))
-            }),
-            Self::Compaction(output) => matches!(output.failure, Some(CompactionFailure::Engine { .. })),
+            Self::Extraction(output) => extraction_was_refused(output),
+            Self::Compaction(output) => was_refused(output),
             Self::Verdict(output) => failed(&output.retained),
             Self::Answer(output) => failed(&output.letter),
             Self::Choice(output) => failed(&output.letter),
         }
     }
+}
+
+/// Whether the engine refused the summary.
+pub(super) fn was_refused(result: &CompactionResult) -> bool {
+    matches!(result.failure, Some(CompactionFailure::Engine { .. }))
+}
+
+/// Whether the engine refused a turn.
+pub(super) fn extraction_was_refused(extraction: &Extraction) -> bool {
+    extraction.turns.iter().any(|turn| {
+        matches!(turn.failure, Some(TurnFailure::Request { failure: RequestFailure::Engine { .. } }))
+    })
 }
