@@ -35,6 +35,7 @@ fn block(dtype: WeightDtype) -> (usize, usize, &'static [usize]) {
         WeightDtype::Q4_1 => (32, 20, &[0, 2]),
         WeightDtype::Q5_0 => (32, 22, &[0]),
         WeightDtype::Q8_0 => (32, 34, &[0]),
+        WeightDtype::Mxfp4 => (32, 17, &[]),
         WeightDtype::Q4K => (256, 144, &[0, 2]),
         WeightDtype::Q5K => (256, 176, &[0, 2]),
         WeightDtype::Q6K => (256, 210, &[208]),

@@ -104,23 +104,121 @@ def gemma3():
     return transformers.Gemma3ForCausalLM, config, torch.bfloat16, 13
 
 
-FIXTURES = {"llama": llama, "qwen3": qwen3, "gemma3": gemma3}
+def gemma4():
+    """Like E2B: three query heads, heads of 64 and 256 elements, shared layers with wider feed-forward blocks, a
+    per-layer vocabulary larger than the main one, a soft cap."""
+    config = transformers.Gemma4TextConfig(
+        vocab_size=VOCAB,
+        vocab_size_per_layer_input=VOCAB + 12,
+        hidden_size=32,
+        hidden_size_per_layer_input=24,
+        intermediate_size=48,
+        num_hidden_layers=7,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        head_dim=64,
+        global_head_dim=256,
+        num_kv_shared_layers=3,
+        use_double_wide_mlp=True,
+        layer_types=["sliding_attention", "full_attention"] + ["sliding_attention"] * 4 + ["full_attention"],
+        sliding_window=41,
+        final_logit_softcapping=6.0,
+        max_position_embeddings=8192,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return transformers.Gemma4ForCausalLM, config, torch.bfloat16, 14
+
+
+def gemma4_keys_are_values():
+    """Like 31B: no value projections in full layers, three key heads or one, heads of 80 and 512 elements, a window
+    larger than the prompts."""
+    config = transformers.Gemma4TextConfig(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        hidden_size_per_layer_input=0,
+        intermediate_size=56,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+        head_dim=80,
+        global_head_dim=512,
+        num_global_key_value_heads=1,
+        attention_k_eq_v=True,
+        sliding_window=512,
+        final_logit_softcapping=30.0,
+        max_position_embeddings=8192,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return transformers.Gemma4ForCausalLM, config, torch.float16, 17
+
+
+def qwen3_5():
+    """Recurrent layers first, between and last; value heads wider than key heads, both no multiple of 16; a short
+    convolution; heads that rotate by two fifths."""
+    config = transformers.Qwen3_5TextConfig(
+        vocab_size=VOCAB,
+        hidden_size=48,
+        intermediate_size=80,
+        num_hidden_layers=5,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        head_dim=40,
+        linear_conv_kernel_dim=3,
+        linear_num_key_heads=3,
+        linear_num_value_heads=6,
+        linear_key_head_dim=12,
+        linear_value_head_dim=24,
+        layer_types=["linear_attention", "full_attention"] * 2 + ["linear_attention"],
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-6,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.4},
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return transformers.Qwen3_5ForCausalLM, config, torch.bfloat16, 14
+
+
+FIXTURES = {
+    "llama": llama,
+    "qwen3": qwen3,
+    "gemma3": gemma3,
+    "gemma4": gemma4,
+    "gemma4_keys_are_values": gemma4_keys_are_values,
+    "qwen3_5": qwen3_5,
+}
 
 
 def randomise(model, dtype, seed):
     """Weights that make every part of the model matter: unit gain a matrix, norms near one, spread-out logits."""
     generator = torch.Generator().manual_seed(seed)
-    offset = 0.0 if "Gemma" in type(model).__name__ else 1.0
+    centred = any(family in type(model).__name__ for family in ("Gemma3", "Qwen3_5"))
     for name, parameter in sorted(model.named_parameters()):
         noise = torch.randn(parameter.shape, generator=generator)
-        if parameter.ndim == 1:
+        if name.endswith("A_log"):
+            # From states that fade within a token to some that last for hundreds.
+            value = 1.5 * noise - 2.0
+        elif parameter.ndim == 1:
+            offset = 0.0 if centred and "linear_attn" not in name else 1.0
             value = offset + 0.2 * noise
+        elif "conv1d" in name:
+            value = noise * (1.3 / math.sqrt(parameter.shape[2]))
         elif "embed_tokens" in name:
             value = 0.35 * noise
         else:
             value = noise * (1.3 / math.sqrt(parameter.shape[1]))
         with torch.no_grad():
             parameter.copy_(value.to(dtype).to(torch.float32))
+    # Gemma 4's layer scalars are buffers.
+    for name, buffer in sorted(model.named_buffers()):
+        if name.endswith("layer_scalar"):
+            value = 0.9 + 0.2 * torch.rand(buffer.shape, generator=generator)
+            buffer.copy_(value.to(dtype).to(torch.float32))
 
 
 def old_dialect(config):
@@ -132,6 +230,17 @@ def old_dialect(config):
     config["rope_local_base_freq"] = 10000.0
     config["sliding_window_pattern"] = config.pop("_sliding_window_pattern", 6)
     return config
+
+
+def published_dialect(config):
+    """The same settings as the published multimodal checkpoints have them: beside those of a vision tower, and with
+    fields of their own for full layers, where transformers 5.24 writes what differs layer by layer."""
+    config.pop("layer_types")
+    config.pop("rope_parameters")
+    full = list(config.pop("per_layer_config").values())[-1]
+    config["global_head_dim"] = full["head_dim"]
+    config["num_global_key_value_heads"] = full["num_key_value_heads"]
+    return {"model_type": "gemma4", "text_config": config, "vision_config": {"model_type": "gemma4_vision"}}
 
 
 def rounded(values):
@@ -171,6 +280,8 @@ def export(name, folder):
     saved["architectures"] = [model_class.__name__]
     if name == "gemma3":
         saved = old_dialect(saved)
+    if name == "gemma4_keys_are_values":
+        saved = published_dialect(saved)
     (folder / "config.json").write_text(json.dumps(saved, indent=1, sort_keys=True) + "\n")
     generator = random.Random(seed)
     prompts = [[1] + [generator.randrange(3, VOCAB) for _ in range(length - 1)] for length in LENGTHS]

@@ -9,7 +9,7 @@
 //! | [`cli`] | one file a subcommand: arguments and printing |
 //! | [`store`] | a run's SQLite database, and its exports |
 //! | [`compint`] | the benchmark: constraints, injection, instances, metrics, runner |
-//! | [`tasks`] | compact, extract, judge, probe: jobs over an engine |
+//! | [`tasks`] | compact, extract, judge, probe: jobs over an engine; embed |
 //! | [`engine`] | scheduler, sequences, sessions: requests in, completions out |
 //! | [`model`] | the model families, over shared layers |
 //! | [`decode`] | sampler, grammars, stop conditions, choice scores |

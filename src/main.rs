@@ -39,6 +39,8 @@ enum Command {
     Probe(cli::probe::ProbeArgs),
     /// Generate text after a prompt
     Generate(cli::generate::GenerateArgs),
+    /// Turn texts into vectors
+    Embed(cli::embed::EmbedArgs),
     /// Print next-token log-probabilities of given token ids as JSON
     Logits(cli::logits::LogitsArgs),
     /// Measure prefill and decode
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Judge(args) => cli::judge::run(args),
         Command::Probe(args) => cli::probe::run(args),
         Command::Generate(args) => cli::generate::run(args),
+        Command::Embed(args) => cli::embed::run(args),
         Command::Logits(args) => cli::logits::run(args),
         Command::Bench(args) => cli::bench::run(args),
     };

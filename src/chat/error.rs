@@ -81,6 +81,12 @@ pub enum ChatError {
         /// The date.
         date: String,
     },
+    /// gpt-oss knows no such effort.
+    #[error("the reasoning effort is {effort:?}, which is none of low, medium, high")]
+    ReasoningEffort {
+        /// The effort.
+        effort: String,
+    },
     /// There is nothing to render.
     #[error("a conversation needs at least one message")]
     Empty,

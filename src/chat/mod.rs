@@ -8,6 +8,8 @@
 //! [`Adaptation::ToolsAsText`]; within each, instructions as they are, [`Adaptation::FoldedIntoSystem`],
 //! [`Adaptation::FoldedIntoFirstUser`]; within each, without and with [`Adaptation::MergedEqualRoles`].
 //!
+//! gpt-oss is rendered by [`harmony`] instead of its template, which has no place for a later system or developer message.
+//!
 //! Special tokens that stand in a message's content are tokenised as text, where `transformers` would read them as the
 //! tokens: content that spells `<|im_end|>` must not end its turn. Roles stand in the markup, so a role of no known name is
 //! refused. All other ids are those of the whole prompt.
@@ -18,6 +20,7 @@ mod adapt;
 mod date;
 mod environment;
 mod error;
+pub mod harmony;
 mod locate;
 mod parser;
 mod python;
@@ -39,8 +42,9 @@ pub use error::ChatError;
 
 use date::Date;
 use environment::Template;
+use harmony::Recovery;
 use reasoning::{PromptState, Style};
-use render::{Renderer, Rendering};
+use render::{Format, Renderer, Rendering};
 
 /// How a model's conversations are written. Cheap to clone (`Arc` inside).
 #[derive(Clone)]
@@ -49,14 +53,19 @@ pub struct ChatTemplate {
 }
 
 struct Inner {
-    // None: the plain transcript.
-    template: Option<Template>,
+    source: Source,
     style: Style,
     // The vocabulary's names for the tokens, which templates may write.
     bos_text: String,
     eos_text: String,
     stop_strings: Vec<String>,
     digest: String,
+}
+
+enum Source {
+    Plain,
+    Jinja(Box<Template>),
+    Harmony,
 }
 
 /// Settings of one rendering.
@@ -129,15 +138,20 @@ pub struct ParsedOutput {
     pub unfinished_reasoning: bool,
     /// Tool calls as raw text blocks, taken out of the answer.
     pub tool_calls: Vec<String>,
+    /// Where a Harmony output broke the format.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recovery>,
 }
 
 impl ChatTemplate {
-    /// From tokenizer_config.json / chat_template.jinja / GGUF metadata; a plain transcript where there is none.
+    /// From tokenizer_config.json / chat_template.jinja / GGUF metadata; a plain transcript where there is none. A template of
+    /// Harmony messages (gpt-oss) tells the format, and [`Self::harmony`] stands in for it.
     ///
     /// # Errors
     /// [`ChatError`] names the file, or the line of the template.
     pub fn from_weights(weights: &Weights, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
         match source::find(weights)? {
+            Some(source) if Style::of(&source) == Style::Harmony => Ok(Self::harmony()),
             Some(source) => Self::from_jinja(&source, tokenizer),
             None => Ok(Self::plain_transcript()),
         }
@@ -152,7 +166,7 @@ impl ChatTemplate {
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         Ok(Self {
             inner: Arc::new(Inner {
-                template: Some(template),
+                source: Source::Jinja(Box::new(template)),
                 style: Style::of(source),
                 bos_text: text(tokenizer.bos_text()),
                 eos_text: text(tokenizer.eos_text()),
@@ -167,12 +181,27 @@ impl ChatTemplate {
     pub fn plain_transcript() -> Self {
         Self {
             inner: Arc::new(Inner {
-                template: None,
+                source: Source::Plain,
                 style: Style::Plain,
                 bos_text: String::new(),
                 eos_text: String::new(),
                 stop_strings: transcript::stop_strings(),
                 digest: hex_digest(transcript::FORMAT),
+            }),
+        }
+    }
+
+    /// [`harmony`]: every message keeps its role. Knows [`RenderOptions::reasoning_effort`] `low`, `medium` (where none is
+    /// set) and `high`, and no other.
+    pub fn harmony() -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                source: Source::Harmony,
+                style: Style::Harmony,
+                bos_text: String::new(),
+                eos_text: String::new(),
+                stop_strings: Vec::new(),
+                digest: hex_digest(harmony::FORMAT),
             }),
         }
     }
@@ -212,8 +241,13 @@ impl ChatTemplate {
     fn renderer<'a>(&'a self, options: &'a RenderOptions) -> Result<Option<Renderer<'a>>, ChatError> {
         let date =
             Date::parse(&options.date).ok_or_else(|| ChatError::Date { date: options.date.clone() })?;
-        let Inner { template, bos_text, eos_text, .. } = &*self.inner;
-        Ok(template.as_ref().map(|template| Renderer { template, options, date, bos_text, eos_text }))
+        let Inner { source, bos_text, eos_text, .. } = &*self.inner;
+        let format = match source {
+            Source::Plain => return Ok(None),
+            Source::Jinja(template) => Format::Jinja(template),
+            Source::Harmony => Format::Harmony,
+        };
+        Ok(Some(Renderer { format, options, date, bos_text, eos_text }))
     }
 
     /// Text to append after the generation prompt so that reasoning is closed and empty
@@ -270,7 +304,7 @@ impl ChatTemplate {
         &self.inner.stop_strings
     }
 
-    /// sha256 of the template's source, hex; of the format's name for the plain transcript.
+    /// sha256 of the template's source, hex; of the format's name for Harmony and the plain transcript.
     pub fn digest(&self) -> &str {
         &self.inner.digest
     }

@@ -1,5 +1,10 @@
 //! Splitting a model's output into reasoning, tool calls and answer.
-use super::{ParsedOutput, reasoning::Style};
+use super::{
+    ParsedOutput,
+    harmony::{HarmonyParser, ParsedMessage, Recovery, StreamStart},
+    reasoning::Style,
+};
+use crate::history::Role;
 
 /// Markers that end a turn; where they stand at the end of an output they are no part of it.
 const TURN_ENDS: [&str; 10] = [
@@ -106,38 +111,37 @@ fn without_turn_ends(text: &str) -> &str {
     text
 }
 
-/// Splits a Harmony output, which goes on after `<|start|>assistant`.
+/// Splits a Harmony output.
 ///
-/// `analysis` is reasoning, and so is `commentary` to no one; `commentary` to a recipient is a call; of several
-/// `final` messages the last counts. An output without a final message and without a call was cut off while it reasoned.
-///
-/// # Source
-/// The Harmony response format, <https://cookbook.openai.com/articles/openai-harmony>.
+/// `analysis` is reasoning, and so is `commentary` to no one; a message to a recipient is a call; of several `final`
+/// messages the last counts. An output without a final message and without a call was cut off while it reasoned.
 fn harmony(text: &str, reasoning_open: bool) -> ParsedOutput {
-    let mut parsed = ParsedOutput::default();
-    let mut reasoning: Vec<&str> = Vec::new();
-    let mut answer: Option<&str> = None;
-    for (index, message) in text.split("<|start|>").enumerate() {
-        let (header, body) = match message.split_once("<|message|>") {
-            Some(parts) => parts,
-            // The prompt may end within a message's body, which then goes on without a header.
-            None if index == 0 && reasoning_open => ("<|channel|>analysis", message),
-            None if index == 0 && !message.contains("<|channel|>") => ("<|channel|>final", message),
-            None => continue,
-        };
-        let end = ["<|end|>", "<|return|>", "<|call|>"].iter().filter_map(|marker| body.find(marker)).min();
-        let body = without_turn_ends(&body[..end.unwrap_or(body.len())]).trim();
-        let channel = header.split_once("<|channel|>").map_or("final", |(_, channel)| channel.trim_start());
-        if header.contains("to=") {
-            parsed.tool_calls.push(format!("{}<|message|>{body}", header.trim()));
-        } else if channel.starts_with("final") {
-            answer = Some(body);
-        } else if !body.is_empty() {
-            reasoning.push(body);
+    let start = if reasoning_open { StreamStart::Analysis } else { StreamStart::Header };
+    let mut parser = HarmonyParser::new(start);
+    parser.push(text);
+    let (messages, recoveries) = parser.finish();
+    let mut parsed = ParsedOutput { recoveries, ..ParsedOutput::default() };
+    let mut reasoning: Vec<String> = Vec::new();
+    let mut answer: Option<String> = None;
+    for ParsedMessage { message, .. } in messages {
+        let content = without_turn_ends(&message.content).trim().to_owned();
+        if message.author != Role::Assistant.as_str() {
+            parsed.recoveries.push(Recovery::ForeignAuthor { author: message.author });
+            continue;
+        }
+        match (message.recipient, message.channel.as_deref()) {
+            (Some(recipient), channel) => {
+                let channel = channel.map(|channel| format!("<|channel|>{channel}")).unwrap_or_default();
+                let kind = message.content_type.map(|kind| format!(" {kind}")).unwrap_or_default();
+                parsed.tool_calls.push(format!("to={recipient}{channel}{kind}<|message|>{content}"));
+            }
+            (None, None | Some("final")) => answer = Some(content),
+            (None, Some(_)) if content.is_empty() => {}
+            (None, Some(_)) => reasoning.push(content),
         }
     }
     parsed.unfinished_reasoning = answer.is_none() && parsed.tool_calls.is_empty();
-    parsed.answer = answer.unwrap_or_default().to_owned();
+    parsed.answer = answer.unwrap_or_default();
     parsed.reasoning = (!reasoning.is_empty()).then(|| reasoning.join("\n"));
     parsed
 }

@@ -7,14 +7,24 @@ use super::{
     Adaptation, ChatError, RenderOptions, RenderedPrompt, adapt,
     date::Date,
     environment::{RenderFailure, Template},
+    harmony,
     locate::{Found, Marker, Marks, locate},
     turn::Turn,
 };
 use crate::tokenizer::Tokenizer;
 
-/// A template with what its renderings share.
+/// What turns a conversation into text.
+#[derive(Clone, Copy)]
+pub(super) enum Format<'a> {
+    /// The model's own template.
+    Jinja(&'a Template),
+    /// gpt-oss's messages.
+    Harmony,
+}
+
+/// A format with what its renderings share.
 pub(super) struct Renderer<'a> {
-    pub template: &'a Template,
+    pub format: Format<'a>,
     pub options: &'a RenderOptions,
     pub date: Date,
     pub bos_text: &'a str,
@@ -38,7 +48,11 @@ impl Renderer<'_> {
                 Ok((text, found)) => {
                     return Ok(Rendering { text, found, adaptations });
                 }
-                Err(failure @ (ChatError::OutOfFuel { .. } | ChatError::Syntax { .. })) => {
+                Err(
+                    failure @ (ChatError::OutOfFuel { .. }
+                    | ChatError::Syntax { .. }
+                    | ChatError::ReasoningEffort { .. }),
+                ) => {
                     return Err(failure);
                 }
                 Err(error) => (message_of(&error), error),
@@ -74,6 +88,10 @@ impl Renderer<'_> {
         turns: &[Turn],
         mark: &mut dyn FnMut(&str) -> String,
     ) -> Result<String, RenderFailure> {
+        let template = match self.format {
+            Format::Jinja(template) => template,
+            Format::Harmony => return harmony::render(turns, self.options, mark),
+        };
         let messages: Vec<Value> = turns.iter().map(|turn| turn.to_value(mark)).collect();
         let mut context = json!({
             "messages": messages,
@@ -89,7 +107,7 @@ impl Renderer<'_> {
         if let Some(effort) = &self.options.reasoning_effort {
             context["reasoning_effort"] = effort.clone().into();
         }
-        self.template.render(context, turns.len(), self.date)
+        template.render(context, turns.len(), self.date)
     }
 
     /// Finds the turn with which the template begins to refuse, by halving: a template does not say.

@@ -29,8 +29,8 @@ impl Turn {
     /// Stands between the contents of messages that were folded or merged.
     pub const GLUE: &'static str = "\n\n";
 
-    /// The turn as a dictionary. Each piece of content, then each call's name, passes through `mark` once, in order.
-    pub fn to_value(&self, mark: &mut dyn FnMut(&str) -> String) -> Value {
+    /// The pieces, each passed through `mark`, as one text.
+    pub fn content(&self, mark: &mut dyn FnMut(&str) -> String) -> String {
         let mut content = String::new();
         for piece in &self.pieces {
             let text = mark(&piece.text);
@@ -39,6 +39,12 @@ impl Turn {
             }
             content.push_str(&text);
         }
+        content
+    }
+
+    /// The turn as a dictionary. Each piece of content, then each call's name, passes through `mark` once, in order.
+    pub fn to_value(&self, mark: &mut dyn FnMut(&str) -> String) -> Value {
+        let content = self.content(mark);
         let mut fields = serde_json::Map::new();
         fields.insert("role".into(), self.role.as_str().into());
         // gpt-oss refuses a call with both content and `thinking`; it has no other use for past reasoning.

@@ -1,15 +1,17 @@
 //! `longwick compact`: a shorter history.
 
-use super::model_args::ModelArgs;
+use super::model_args::{ModelArgs, with_load_bar};
 use super::task_args::{GenerationArgs, HistoryArgs, write_json, write_output};
 use super::watched::Progress;
-use super::{CliResult, Outcome, counted};
+use super::{CliError, CliResult, Outcome, counted};
 use crate::compint::{NamedSummary, Protocol, protocol};
 use crate::history::History;
+use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::compact::{
     CompactJob, CompactionInput, CompactionResult, CompactorSpec, CutoffPolicy, SummaryPrompt,
 };
 use crate::tasks::extract::{ExtractJob, ExtractSettings};
+use crate::weights::fetch::resolve_model;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use std::sync::Arc;
   user-turns:HEAD+TAIL      his oldest within HEAD tokens and his newest within TAIL
   mask-observations[:K]     all messages, with a stub for each tool result older than the newest K (10)
   llm:PROMPT                a summary by the model
+  llmlingua2[:N]            the words that an --encoder keeps within N tokens (500)
   ...+extractor             any of these, and the constraints found in the history after it
 
 Prompts of longwick-1, the built-in protocol:
@@ -32,8 +35,10 @@ Examples:
   longwick compact chat.json --compactor recent-5 --model smollm2-135m
   longwick compact agent.json --compactor llm:continuity+extractor --model qwen3-4b --max-tokens 1024 --out short.jsonl
   longwick compact agent.json --compactor mask-observations:3 --model qwen3-4b --json
+  longwick compact chat.json --compactor llmlingua2 --encoder llmlingua2-mbert --model smollm2-135m
 
-The model counts tokens, writes the summary of llm, and extracts for +extractor. Exit code 1: the compaction failed,
+The model counts tokens, writes the summary of llm, and extracts for +extractor; the encoder chooses the words of
+llmlingua2. Exit code 1: the compaction failed,
 or a turn's extraction did.")]
 pub struct CompactArgs {
     /// The history.
@@ -49,6 +54,9 @@ pub struct CompactArgs {
     /// +extractor; the list is below.
     #[arg(long, value_name = "NAME")]
     pub compactor: CompactorSpec,
+    /// The encoder of llmlingua2: a name of `longwick models list`, or a path to an HF folder.
+    #[arg(long, value_name = "MODEL")]
+    pub encoder: Option<String>,
     /// Whose prompts.
     #[arg(long, value_name = "NAME", default_value = protocol::BUILT_IN)]
     pub protocol: String,
@@ -90,6 +98,7 @@ pub fn run(args: CompactArgs) -> CliResult {
         true => Some(Arc::new(protocol.extraction_prompt(&args.extract_prompt)?.clone())),
         false => None,
     };
+    let encoder = load_encoder(&args)?;
     let mut engine = args.model.load_engine()?;
     let settings = args.generation.settings();
     let mut outcome = Outcome::Finished;
@@ -101,7 +110,7 @@ pub fn run(args: CompactArgs) -> CliResult {
         outcome = super::extract::report(&extraction);
         constraints = Some(extraction_prompt.constraints(&extraction.registry));
     }
-    let input = CompactionInput { history, prompt, settings, cutoff: args.cutoff, constraints };
+    let input = CompactionInput { history, prompt, settings, cutoff: args.cutoff, encoder, constraints };
     let job = CompactJob::new(&args.compactor, input)?;
     let result = args
         .generation
@@ -110,6 +119,21 @@ pub fn run(args: CompactArgs) -> CliResult {
         .ok_or("the compaction was lost")?;
     print(&args, &result)?;
     Ok(if result.failure.is_some() { Outcome::FinishedWithFailures } else { outcome })
+}
+
+fn load_encoder(args: &CompactArgs) -> Result<Option<Arc<LlmLingua2>>, CliError> {
+    let name = match (&args.encoder, args.compactor.needs_encoder()) {
+        (None, false) => return Ok(None),
+        (Some(name), true) => name,
+        (None, true) => {
+            let reason = "needs --encoder MODEL, such as llmlingua2-mbert (longwick models list)";
+            return Err(format!("{} {reason}", args.compactor).into());
+        }
+        (Some(_), false) => return Err(format!("--encoder: {} has no encoder", args.compactor).into()),
+    };
+    let path = resolve_model(name)?;
+    let loaded = with_load_bar(|progress| Ok(LlmLingua2::load(&path, args.model.engine.threads, progress)?))?;
+    Ok(Some(Arc::new(loaded)))
 }
 
 fn print(
@@ -167,5 +191,15 @@ mod tests {
         assert!(error.contains("mask-observations"), "{error}");
         assert!(parse("x h.json --model m --compactor recent-1 --cutoff maybe").is_err());
         assert!(parse("x h.json --model m").is_err());
+    }
+
+    #[test]
+    fn an_encoder_goes_with_the_compactor_that_has_one() {
+        let refused = |line: &str| load_encoder(&parse(line).unwrap()).err().unwrap().to_string();
+        let error = refused("x h.json --model m --compactor llmlingua2");
+        assert!(error.contains("llmlingua2:500 needs --encoder"), "{error}");
+        let error = refused("x h.json --model m --compactor recent-5 --encoder e");
+        assert!(error.contains("recent-5 has no encoder"), "{error}");
+        assert!(load_encoder(&parse("x h.json --model m --compactor recent-5").unwrap()).unwrap().is_none());
     }
 }

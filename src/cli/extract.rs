@@ -157,6 +157,7 @@ impl Job for Reported<'_> {
                 self.tell(&extraction);
                 JobStep::Done(extraction)
             }
+            JobStep::Working { done, total } => JobStep::Working { done, total },
             JobStep::Submit(request) => {
                 let so_far = self.job.so_far().clone();
                 if self.tell(&so_far) { JobStep::Submit(request) } else { JobStep::Done(so_far) }

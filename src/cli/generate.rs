@@ -119,6 +119,7 @@ pub fn run(args: GenerateArgs) -> CliResult {
         "text": text,
         "answer": parsed.answer,
         "reasoning": parsed.reasoning,
+        "recoveries": parsed.recoveries,
         "token_ids": token_ids,
         "finish_reason": finish_reason,
         "prompt_tokens": prompt_tokens,

@@ -19,6 +19,7 @@ macro_rules! err_line {
 
 pub mod bench;
 pub mod compact;
+pub mod embed;
 pub mod extract;
 pub mod generate;
 pub mod import;

@@ -37,6 +37,10 @@ pub struct EngineArgs {
     /// Size of the KV pool, e.g. 2GiB [default: one context, half of the free memory at most]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub kv_memory: Option<u64>,
+    /// Size of the state slots of models with recurrent layers, e.g. 4GiB [default: for all sequences and some snapshots, a
+    /// quarter of the free memory at most]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub state_memory: Option<u64>,
     /// Most tokens computed in one step
     #[arg(long, value_name = "TOKENS", default_value = "512")]
     pub chunk: NonZeroUsize,
@@ -77,6 +81,7 @@ impl EngineArgs {
                 KvDtypeArg::Bf16 => KvDtype::Bf16,
             },
             kv_pool_bytes: self.kv_memory,
+            state_pool_bytes: self.state_memory,
             max_batch_tokens: self.chunk.get(),
             ..EngineOptions::default()
         })
@@ -113,6 +118,9 @@ impl ModelArgs {
 pub(super) fn with_option(error: EngineError) -> CliError {
     match error {
         EngineError::Setting { setting: "kv_pool_bytes", reason } => format!("--kv-memory: {reason}").into(),
+        EngineError::Setting { setting: "state_pool_bytes", reason } => {
+            format!("--state-memory: {reason}").into()
+        }
         other => other.into(),
     }
 }

@@ -111,7 +111,7 @@ fn list(cache: &ModelCache, as_json: bool) -> CliResult {
         return Ok(outcome);
     }
     out_line!(
-        "{:<15} {:<8} {:<9} {:>8}  {:<10} {:<22} DESCRIPTION",
+        "{:<28} {:<11} {:<11} {:>8}  {:<10} {:<22} DESCRIPTION",
         "NAME",
         "FAMILY",
         "KIND",
@@ -124,7 +124,7 @@ fn list(cache: &ModelCache, as_json: bool) -> CliResult {
             presence.map_or("-".to_string(), |p| format!("{} ({})", short_keeper(p.keeper), size(p.bytes)));
         let own = if origin.is_some() { " (your manifest)" } else { "" };
         out_line!(
-            "{:<15} {:<8} {:<9} {:>8}  {:<10} {:<22} {}{own}",
+            "{:<28} {:<11} {:<11} {:>8}  {:<10} {:<22} {}{own}",
             manifest.name,
             manifest.family,
             kind(manifest.kind),
@@ -257,6 +257,14 @@ fn shapes(manifest: &ModelManifest) -> String {
         ("head dim", s.head_dim),
         ("vocab", s.vocab),
         ("sliding window", s.sliding_window),
+        ("kv heads of full layers", s.full_kv_heads),
+        ("head dim of full layers", s.full_head_dim),
+        ("layers that share keys and values", s.kv_shared_layers),
+        ("per-layer input", s.per_layer_input),
+        ("layers to one of full attention", s.full_attention_interval),
+        ("key heads of linear attention", s.linear_key_heads),
+        ("value heads of linear attention", s.linear_value_heads),
+        ("head dim of linear attention", s.linear_head_dim),
     ];
     fields
         .iter()
@@ -269,8 +277,11 @@ fn describe(source: &Source) -> String {
     match source {
         Source::Hub(hub) => format!("hub {}@{}: {}", hub.repo, hub.revision, hub.files.join(", ")),
         Source::Pypi(pypi) => {
-            let packages: Vec<_> = pypi.parts.iter().map(|part| part.package.as_str()).collect();
-            format!("PyPI {} {}: {}", packages.join(" + "), pypi.version, pypi.file)
+            let mut packages: Vec<&str> =
+                pypi.files().flat_map(|(_, parts)| parts).map(|part| part.package.as_str()).collect();
+            packages.dedup();
+            let files: Vec<&str> = pypi.files().map(|(file, _)| file).collect();
+            format!("PyPI {} {}: {}", packages.join(" + "), pypi.version, files.join(", "))
         }
         Source::Local(local) => format!("local {}", local.path.display()),
     }
@@ -280,6 +291,8 @@ fn kind(kind: ModelKind) -> &'static str {
     match kind {
         ModelKind::Instruct => "instruct",
         ModelKind::Base => "base",
+        ModelKind::Embedding => "embedding",
+        ModelKind::Compression => "compression",
     }
 }
 

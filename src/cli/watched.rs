@@ -5,6 +5,8 @@ use crate::engine::{Completion, Engine, EngineError, EngineStats, Request, Reque
 use crate::tasks::Inference;
 use crate::tokenizer::Tokenizer;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How often a line is written where standard error is no terminal.
@@ -15,6 +17,7 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 pub struct Progress {
     bar: ProgressBar,
     unit: &'static str,
+    last_line: Rc<Cell<Instant>>,
 }
 
 impl Progress {
@@ -26,7 +29,7 @@ impl Progress {
             bar.set_style(style);
         }
         bar.set_prefix(unit);
-        Self { bar, unit }
+        Self { bar, unit, last_line: Rc::new(Cell::new(Instant::now())) }
     }
 
     /// One more is done.
@@ -44,6 +47,15 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
+    /// Shows a message: on the bar, or in a line where there is no terminal and the last one is a while ago.
+    pub fn note(&self, message: String) {
+        if self.bar.is_hidden() && self.last_line.get().elapsed() >= LINE_EVERY {
+            eprintln!("{}", self.line(&message));
+            self.last_line.set(Instant::now());
+        }
+        self.bar.set_message(message);
+    }
+
     fn line(&self, message: &str) -> String {
         let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let seconds = self.bar.elapsed().as_secs();
@@ -56,13 +68,12 @@ pub struct Watched<'e> {
     engine: &'e mut Engine,
     progress: Progress,
     shows_prompts: bool,
-    last_line: Instant,
 }
 
 impl<'e> Watched<'e> {
     /// Watches `engine`.
     pub fn new(engine: &'e mut Engine, progress: Progress, shows_prompts: bool) -> Self {
-        Self { engine, progress, shows_prompts, last_line: Instant::now() }
+        Self { engine, progress, shows_prompts }
     }
 
     /// See [`Engine::stats`].
@@ -76,6 +87,7 @@ impl<'e> Watched<'e> {
         let purpose = match &request.kind {
             RequestKind::Generate(_) => "to be continued",
             RequestKind::Score { .. } => "whose continuations are scored",
+            RequestKind::Hidden => "whose last hidden state is read",
             RequestKind::Logits { .. } => "whose logits are read",
         };
         let tokens = request.prompt.len();
@@ -101,11 +113,7 @@ impl Inference for Watched<'_> {
             "{} tokens read, {} from the cache, {} written",
             stats.prefilled_tokens, stats.cached_tokens, stats.generated_tokens
         );
-        if self.progress.bar.is_hidden() && self.last_line.elapsed() >= LINE_EVERY {
-            eprintln!("{}", self.progress.line(&message));
-            self.last_line = Instant::now();
-        }
-        self.progress.bar.set_message(message);
+        self.progress.note(message);
         Ok(completions)
     }
 
@@ -127,5 +135,9 @@ impl Inference for Watched<'_> {
 
     fn context_length(&self) -> usize {
         self.engine.context_length()
+    }
+
+    fn own_work(&mut self, done: usize, total: usize) {
+        self.progress.note(format!("{done} of {total} windows read"));
     }
 }

@@ -3,13 +3,17 @@
 use std::collections::HashSet;
 
 use super::load::Engine;
-use super::sequence::{Goal, SequenceStatus};
+use super::sequence::{Goal, SequenceState, SequenceStatus};
 use super::{EngineError, SequenceId};
 use crate::kv::BlockId;
 
 /// Output tokens that admission makes room for. Longer outputs take what is free, and preempt younger sequences
 /// when nothing is; reserving whole limits would leave most of the pool idle, since few outputs reach them.
 pub(super) const MOST_RESERVED_OUTPUT: usize = 128;
+
+/// What sessions may hold, in the words of [`EngineError::PoolHeldBySessions`].
+const BLOCKS: &str = "blocks";
+const STATE_SLOTS: &str = "state slots";
 
 impl Engine {
     /// Moves waiting sequences that fit to the running ones, oldest first, and returns them.
@@ -45,6 +49,7 @@ impl Engine {
         let shareable = reusable.len().saturating_sub(1) / block_size * block_size;
         let mut waits = false;
         let mut cached = None;
+        let mut branch_points = Vec::new();
         for other in &self.running {
             let runner = &self.sequences[other];
             let shared = *common.entry(*other).or_insert_with(|| {
@@ -54,7 +59,17 @@ impl Engine {
             let shared = shared.min(shareable) / block_size * block_size;
             if shared > runner.num_computed() {
                 let cached = *cached.get_or_insert_with(|| self.cache.cached_tokens(reusable));
-                waits |= shared > cached;
+                if shared > cached {
+                    waits = true;
+                    branch_points.push((*other, shared));
+                }
+            }
+        }
+        for (other, shared) in branch_points {
+            // This one will start where they part, and needs what the cache keeps for branches there.
+            let Some(runner) = self.sequences.get_mut(&other) else { continue };
+            if let Err(place) = runner.boundaries.binary_search(&shared) {
+                runner.boundaries.insert(place, shared);
             }
         }
         common.retain(|other, _| self.sequences.contains_key(other));
@@ -77,18 +92,24 @@ impl Engine {
             .map(|id| &self.sequences[id])
             .map(|running| running.reserved_blocks.saturating_sub(running.num_blocks()))
             .sum();
-        if to_take + promised <= self.cache.available() {
-            return Ok(true);
+        let slots_held = self.cache.plan().slots_held();
+        let slots_to_take = self.cache.slots_to_take(reusable);
+        let slots_promised: usize =
+            self.running.iter().map(|id| slots_held.saturating_sub(self.sequences[id].num_slots())).sum();
+        let blocks = (to_take, promised, self.cache.available(), self.cache.usage().total);
+        let slots =
+            (slots_to_take, slots_promised, self.cache.available_slots(), self.cache.slot_usage().total);
+        for (resource, (needed, promised, available, total)) in [(BLOCKS, blocks), (STATE_SLOTS, slots)] {
+            if needed + promised <= available {
+                continue;
+            }
+            if self.running.is_empty() {
+                // Nothing will be given back by waiting. Submission made sure that the request fits an empty pool.
+                return Err(EngineError::PoolHeldBySessions { resource, needed, available, total });
+            }
+            return Ok(false);
         }
-        if self.running.is_empty() {
-            // Nothing will be given back by waiting. Submission made sure that the request fits an empty pool.
-            return Err(EngineError::PoolHeldBySessions {
-                needed: to_take,
-                available: self.cache.available(),
-                total: self.cache.usage().total,
-            });
-        }
-        Ok(false)
+        Ok(true)
     }
 
     /// Refuses the growth of a session that already holds blocks to `length` tokens, where other sessions leave no
@@ -99,13 +120,18 @@ impl Engine {
             // Admission will see which blocks it can share.
             return Ok(());
         }
-        let others: HashSet<BlockId> = self
+        let sessions: Vec<&SequenceState> = self
             .sequences
             .iter()
             .filter(|(other, state)| **other != id && matches!(state.goal, Goal::Hold))
-            .flat_map(|(_, state)| state.cache.tables())
+            .map(|(_, state)| state)
+            .collect();
+        let others: HashSet<BlockId> = sessions
+            .iter()
+            .flat_map(|state| state.cache.tables())
             .flat_map(|table| table.blocks().iter().copied())
             .collect();
+        let slots: HashSet<BlockId> = sessions.iter().flat_map(|state| state.cache.slots().held()).collect();
         let plan = self.cache.plan();
         let copies_tail = !sequence.num_computed().is_multiple_of(plan.block_size);
         let needed = plan.groups.iter().zip(sequence.cache.tables()).map(|(group, table)| {
@@ -114,12 +140,17 @@ impl Engine {
             let new = length.div_ceil(plan.block_size) - table.end_block() + usize::from(tail.is_some());
             (own + new).min(group.blocks_held(length, self.options.max_batch_tokens))
         });
-        let (needed, total) = (needed.sum(), self.cache.usage().total);
-        let available = total - others.len();
-        match needed > available {
-            true => Err(EngineError::PoolHeldBySessions { needed, available, total }),
-            false => Ok(()),
+        let shares_state = sequence.cache.slots().state().is_some_and(|slot| slots.contains(&slot));
+        let slots_needed = plan.slots_held() - usize::from(shares_state);
+        let blocks = (needed.sum(), self.cache.usage().total, others.len());
+        let slots = (slots_needed, self.cache.slot_usage().total, slots.len());
+        for (resource, (needed, total, held)) in [(BLOCKS, blocks), (STATE_SLOTS, slots)] {
+            let available = total - held;
+            if needed > available {
+                return Err(EngineError::PoolHeldBySessions { resource, needed, available, total });
+            }
         }
+        Ok(())
     }
 
     /// Blocks the sequence holds at most, up to the output that is reserved.

@@ -48,6 +48,7 @@ impl Engine {
                     first_position: (table.first_block() * self.cache.plan().block_size) as u32,
                 });
             }
+            batch.recurrent.extend(self.cache.state_slots(&sequence.cache));
         }
         (batch, rows)
     }

@@ -32,14 +32,16 @@ pub enum EngineError {
         /// Blocks there are.
         total: usize,
     },
-    /// Open sessions hold the blocks that the next request needs.
-    #[error("open sessions hold the KV pool: {needed} blocks needed, {available} of {total} available")]
+    /// Open sessions hold the blocks, or the state slots, that the next request needs.
+    #[error("open sessions hold the KV pool: {needed} {resource} needed, {available} of {total} available")]
     PoolHeldBySessions {
-        /// Blocks needed.
+        /// What is short: `blocks` or `state slots`.
+        resource: &'static str,
+        /// How many are needed.
         needed: usize,
-        /// Blocks available.
+        /// How many are available.
         available: usize,
-        /// Blocks there are.
+        /// How many there are.
         total: usize,
     },
     /// The request is malformed.

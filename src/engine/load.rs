@@ -43,7 +43,7 @@ pub struct Engine {
     pub(super) text: Result<TextSide, String>,
     pub(super) grammars: Option<GrammarFactory>,
     pub(super) stats: EngineStats,
-    backend: Backend,
+    pub(super) backend: Backend,
     path: PathBuf,
     skipped: Vec<(String, usize)>,
     model_digest: String,
@@ -74,7 +74,9 @@ impl Engine {
         };
         let plan = KvPlan::new(&model.layer_kv(), options.block_size, options.kv_dtype)?;
         let num_blocks = memory::num_blocks(&plan, &options, model.config().context_length)?;
-        let cache = KvCache::new(&backend, plan, num_blocks, options.prefix_cache)?;
+        let num_slots = memory::num_slots(&plan, &options)?;
+        let cache = KvCache::new(&backend, plan, num_blocks, options.prefix_cache)?
+            .with_slots(num_slots, options.snapshot_tokens)?;
         let model_digest = identity::digest(&weights, text.as_ref().ok())?;
         Ok(Self {
             model,
@@ -162,12 +164,18 @@ impl Engine {
 
     /// What the model and its cache hold in memory.
     pub fn memory(&self) -> MemoryReport {
-        MemoryReport::new(self.model.weight_bytes(), self.cache.plan(), self.cache.usage().total)
+        let (blocks, slots) = (self.cache.usage().total, self.cache.slot_usage().total);
+        MemoryReport::new(self.model.weight_bytes(), self.cache.plan(), blocks, slots)
     }
 
     /// The pool's counters.
     pub fn kv_usage(&self) -> KvUsage {
         self.cache.usage()
+    }
+
+    /// Counters of the state slots; all zero for a model without recurrent layers.
+    pub fn state_usage(&self) -> KvUsage {
+        self.cache.slot_usage()
     }
 
     /// Counters since loading.

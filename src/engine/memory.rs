@@ -18,10 +18,17 @@ pub struct MemoryReport {
     pub kv_bytes_per_token: usize,
     /// KV bytes of a token once sliding layers have let go of it.
     pub kv_bytes_per_token_past_windows: usize,
+    /// State slots for recurrent layers; the system lends their memory as they are first used.
+    pub state_slots: usize,
+    /// Bytes of a state slot; a sequence takes two, a snapshot one.
+    pub state_slot_bytes: usize,
 }
 
+/// Snapshots that the state slots have room for by default, beside the sequences.
+const DEFAULT_SNAPSHOTS: usize = 64;
+
 impl MemoryReport {
-    pub(super) fn new(weights: usize, plan: &KvPlan, blocks: usize) -> Self {
+    pub(super) fn new(weights: usize, plan: &KvPlan, blocks: usize, state_slots: usize) -> Self {
         let (past_windows, all) = plan.bytes_per_token();
         Self {
             weights,
@@ -30,6 +37,8 @@ impl MemoryReport {
             block_size: plan.block_size,
             kv_bytes_per_token: all,
             kv_bytes_per_token_past_windows: past_windows,
+            state_slots,
+            state_slot_bytes: plan.states.map_or(0, |states| states.slot_bytes()),
         }
     }
 }
@@ -48,6 +57,10 @@ impl std::fmt::Display for MemoryReport {
         )?;
         if self.kv_bytes_per_token_past_windows != self.kv_bytes_per_token {
             write!(formatter, " ({} past the windows)", self.kv_bytes_per_token_past_windows)?;
+        }
+        if self.state_slots > 0 {
+            let (slots, slot) = (self.state_slots, mib(self.state_slot_bytes));
+            write!(formatter, "; {slots} state slots of {slot:.1} MiB")?;
         }
         Ok(())
     }
@@ -80,6 +93,30 @@ pub(super) fn num_blocks(
     }
     // Block ids are 32 bits wide.
     Ok(blocks.min(u32::MAX as usize))
+}
+
+/// State slots: by setting, or what the most sequences and some snapshots need, a quarter of the free memory at most; none
+/// without recurrent layers.
+pub(super) fn num_slots(plan: &KvPlan, options: &EngineOptions) -> Result<usize, EngineError> {
+    let Some(layout) = plan.states else { return Ok(0) };
+    let slot_bytes = layout.slot_bytes() as u64;
+    let bytes = match options.state_pool_bytes {
+        Some(bytes) => bytes,
+        None => {
+            let slots = plan.slots_held() as u64 * options.max_sequences as u64 + DEFAULT_SNAPSHOTS as u64;
+            let wanted = slots.saturating_mul(slot_bytes);
+            available_memory().map_or(wanted, |available| wanted.min(available / 4))
+        }
+    };
+    let slots = usize::try_from(bytes / slot_bytes).unwrap_or(usize::MAX);
+    let least = plan.slots_held();
+    if slots < least {
+        let reason = format!(
+            "{bytes} bytes hold {slots} state slots of {slot_bytes} bytes; a single sequence needs {least}"
+        );
+        return Err(EngineError::Setting { setting: "state_pool_bytes", reason });
+    }
+    Ok(slots.min(u32::MAX as usize))
 }
 
 /// Memory the system can lend without swapping, in bytes, where the system says it.

@@ -1,4 +1,5 @@
-//! The engine: requests in, completions out, many at a time over one paged cache.
+//! The engine: requests in, completions out, many at a time over one paged cache. Encoders need none of it:
+//! [`TextEncoder`] is one with its tokenizer.
 //!
 //! ```no_run
 //! use longwick::engine::{Engine, EngineOptions, GenerateParams};
@@ -23,6 +24,7 @@
 
 mod admission;
 mod batch;
+mod encoder;
 mod error;
 mod generation;
 mod host;
@@ -39,6 +41,7 @@ mod sequence;
 mod session;
 mod stats;
 
+pub use encoder::{EncoderIdentity, TextEncoder};
 pub use error::EngineError;
 pub use host::ModelHost;
 pub use identity::ModelIdentity;

@@ -14,6 +14,11 @@ pub struct EngineOptions {
     pub kv_dtype: KvDtype,
     /// Bytes of the KV pool; `None`: what one context of the model needs, half of the free memory at most.
     pub kv_pool_bytes: Option<u64>,
+    /// Bytes of the state slots of models with recurrent layers; `None`: what [`Self::max_sequences`] and some
+    /// snapshots need, a quarter of the free memory at most.
+    pub state_pool_bytes: Option<u64>,
+    /// Tokens between snapshots of recurrent states, beside those before message ends and forks.
+    pub snapshot_tokens: usize,
     /// Tokens a block, a multiple of 16.
     pub block_size: usize,
     /// Most tokens one step computes.
@@ -30,6 +35,8 @@ impl Default for EngineOptions {
             threads: None,
             kv_dtype: KvDtype::F32,
             kv_pool_bytes: None,
+            state_pool_bytes: None,
+            snapshot_tokens: 2048,
             block_size: 16,
             max_batch_tokens: 512,
             max_sequences: 32,
@@ -44,9 +51,11 @@ impl EngineOptions {
     /// # Errors
     /// [`EngineError::Setting`] naming the setting.
     pub fn check(&self) -> Result<(), EngineError> {
-        for (setting, value) in
-            [("max_batch_tokens", self.max_batch_tokens), ("max_sequences", self.max_sequences)]
-        {
+        for (setting, value) in [
+            ("max_batch_tokens", self.max_batch_tokens),
+            ("max_sequences", self.max_sequences),
+            ("snapshot_tokens", self.snapshot_tokens),
+        ] {
             if value == 0 {
                 return Err(EngineError::Setting { setting, reason: "must be at least 1".to_owned() });
             }

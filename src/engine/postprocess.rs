@@ -61,7 +61,7 @@ impl Engine {
                     false => Next::Nothing,
                 }
             }
-            Goal::Hold => Next::Nothing,
+            Goal::Hidden | Goal::Hold => Next::Nothing,
         };
         self.carry_out(id, next)
     }
@@ -167,6 +167,10 @@ impl Engine {
             let scores = ChoiceScores::from_logprobs(&state.logprobs);
             self.finish_with(id, RequestOutput::Scored(scores));
         }
+    }
+
+    pub(super) fn finish_hidden(&mut self, id: SequenceId, state: Vec<f32>) {
+        self.finish_with(id, RequestOutput::Hidden(state));
     }
 
     fn finish_with(&mut self, id: SequenceId, output: RequestOutput) {

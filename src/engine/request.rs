@@ -10,7 +10,8 @@ use crate::decode::{ChoiceScores, Grammar, SamplingParams};
 pub struct Request {
     /// The prompt's tokens, BOS included.
     pub prompt: Vec<u32>,
-    /// Prompt positions where branches are likely to start (message ends); the cache keeps windows before them longer.
+    /// Prompt positions where branches are likely to start (message ends), ascending; the cache keeps windows before them
+    /// longer, and snapshots of recurrent states.
     pub boundaries: Vec<usize>,
     /// Whether it goes before those that wait: its prompt was just computed for another request, and is in the cache
     /// until one of them takes the blocks.
@@ -48,6 +49,8 @@ pub enum RequestKind {
         /// Token continuations, none of them empty.
         continuations: Vec<Vec<u32>>,
     },
+    /// The final hidden state (after the last norm) of the prompt's last token: what embedding models pool.
+    Hidden,
     /// Log-probabilities of the next token at prompt positions.
     Logits {
         /// Prompt positions, ascending.
@@ -128,6 +131,8 @@ pub enum RequestOutput {
     },
     /// Of [`RequestKind::Score`].
     Scored(ChoiceScores),
+    /// Of [`RequestKind::Hidden`]: `[hidden_size]`.
+    Hidden(Vec<f32>),
     /// Of [`RequestKind::Logits`].
     Logits(Vec<PositionLogprobs>),
     /// The request failed by itself (a grammar that cannot be compiled, say); others go on.

@@ -7,6 +7,7 @@ use super::generation::Generation;
 use super::load::Engine;
 use super::sequence::{Goal, ScoreState, SequenceState, SequenceStatus};
 use super::{Completion, EngineError, Request, RequestKind, SequenceId};
+use crate::ops;
 use candle_core::Tensor;
 
 /// Rows projected to the vocabulary at once, so that logits of a long prompt never stand in memory together.
@@ -78,6 +79,7 @@ impl Engine {
                 }
                 (continuations.iter().map(Vec::len).max().unwrap_or(0) - 1, continuations.concat())
             }
+            RequestKind::Hidden => (0, Vec::new()),
             RequestKind::Logits { positions, .. } => {
                 let ascending = positions.windows(2).all(|pair| pair[0] < pair[1]);
                 let last = positions.last().copied();
@@ -134,6 +136,7 @@ impl Engine {
                 continuations: continuations.clone(),
                 forks_left: 0,
             }),
+            RequestKind::Hidden => Goal::Hidden,
             RequestKind::Logits { positions, top } => {
                 Goal::Logits { positions: positions.clone(), top: *top, found: Vec::new() }
             }
@@ -159,7 +162,14 @@ impl Engine {
         }
         let (batch, rows) = self.build_batch(&chunks);
         let (plan, arena) = self.cache.arena_mut();
-        let hidden = self.model.forward(&batch, plan, arena)?;
+        let hidden = match self.model.forward(&batch, plan, arena) {
+            Ok(hidden) => hidden,
+            Err(error) => {
+                // What a pass that failed halfway left in recurrent states is of no use to anyone.
+                chunks.iter().for_each(|chunk| self.preempt(chunk.id));
+                return Err(error.into());
+            }
+        };
         self.stats.steps += 1;
         self.commit(&chunks);
         self.read_rows(&hidden, &rows)?;
@@ -186,10 +196,20 @@ impl Engine {
         }
     }
 
-    /// Projects the output rows to the vocabulary, a few at a time, and hands each to its sequence.
+    /// Projects the output rows to the vocabulary, a few at a time, and hands each to its sequence. Rows whose hidden
+    /// state is wanted are handed over as they are.
     fn read_rows(&mut self, hidden: &Tensor, rows: &[OutputRow]) -> Result<(), EngineError> {
-        for (tile, owners) in rows.chunks(LOGIT_ROWS).enumerate() {
-            let hidden = hidden.narrow(0, tile * LOGIT_ROWS, owners.len())?.contiguous()?;
+        let wants_hidden =
+            |row: &OutputRow| matches!(self.sequences.get(&row.id), Some(state) if state.wants_hidden());
+        let (states, rows): (Vec<_>, Vec<_>) =
+            (0u32..).zip(rows.iter().copied()).partition(|(_, row)| wants_hidden(row));
+        for (index, row) in states {
+            let state = hidden.get(index as usize)?.to_vec1::<f32>()?;
+            self.finish_hidden(row.id, state);
+        }
+        for owners in rows.chunks(LOGIT_ROWS) {
+            let (places, owners): (Vec<u32>, Vec<OutputRow>) = owners.iter().copied().unzip();
+            let hidden = ops::select_rows(&self.backend, hidden, &places)?;
             let logits = self.model.logits(&hidden)?.to_vec2::<f32>()?;
             for (row, logits) in owners.iter().zip(&logits) {
                 self.read_row(*row, logits)?;

@@ -2,7 +2,7 @@
 
 use super::batch::ScheduledChunk;
 use super::load::Engine;
-use super::sequence::SequenceStatus;
+use super::sequence::{SequenceState, SequenceStatus};
 use super::{EngineError, SequenceId};
 use crate::kv::{KvError, SequenceCache};
 
@@ -22,6 +22,13 @@ impl Engine {
         if budget > 0 {
             for id in self.admit()? {
                 self.schedule_one(id, &mut budget, &mut chunks)?;
+            }
+        }
+        for &ScheduledChunk { id, end, .. } in &chunks {
+            if let Some(SequenceState { cache, boundaries, prompt_len, .. }) = self.sequences.get_mut(&id) {
+                // The same prompt again, and one that goes on where it ends, both start from its end.
+                let ends = [prompt_len.saturating_sub(1), *prompt_len];
+                self.cache.plan_snapshots(cache, end, boundaries.iter().copied().chain(ends));
             }
         }
         Ok(chunks)
@@ -47,10 +54,12 @@ impl Engine {
                     *budget -= size;
                     return Ok(());
                 }
-                Err(KvError::OutOfBlocks { .. }) => match self.victim(id, chunks) {
-                    Some(victim) => self.preempt(victim),
-                    None => return Ok(()),
-                },
+                Err(KvError::OutOfBlocks { .. } | KvError::OutOfSlots { .. }) => {
+                    match self.victim(id, chunks) {
+                        Some(victim) => self.preempt(victim),
+                        None => return Ok(()),
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -35,6 +35,8 @@ pub(super) enum Goal {
         /// What is there so far.
         found: Vec<PositionLogprobs>,
     },
+    /// The last token's hidden state.
+    Hidden,
     /// Keys and values for a session.
     Hold,
 }
@@ -120,6 +122,11 @@ impl SequenceState {
         self.cache.tables().iter().map(|table| table.blocks().len()).sum()
     }
 
+    /// State slots it holds.
+    pub fn num_slots(&self) -> usize {
+        self.cache.slots().held().count()
+    }
+
     /// Tokens that admission makes room for: the prompt, and the output up to `most_reserved` tokens.
     pub fn tokens_to_reserve(&self, most_reserved: usize) -> usize {
         let output = match &self.goal {
@@ -133,7 +140,7 @@ impl SequenceState {
     pub fn wanted_positions(&self, start: usize, end: usize) -> Vec<usize> {
         let within = |position: &usize| (start..end).contains(position);
         match &self.goal {
-            Goal::Generate(_) | Goal::Score(_) => {
+            Goal::Generate(_) | Goal::Score(_) | Goal::Hidden => {
                 Some(self.tokens.len() - 1).filter(within).into_iter().collect()
             }
             Goal::Continuation(state) => {
@@ -151,10 +158,15 @@ impl SequenceState {
         let first_wanted = match &self.goal {
             Goal::Logits { positions, found, .. } => positions.get(found.len()).copied(),
             Goal::Continuation(state) => Some(self.prompt_len + state.logprobs.len()),
-            Goal::Generate(_) | Goal::Score(_) | Goal::Hold => None,
+            Goal::Generate(_) | Goal::Score(_) | Goal::Hidden | Goal::Hold => None,
         };
         let end = first_wanted.map_or(self.tokens.len(), |position| position + 1);
         &self.tokens[..end.min(self.tokens.len())]
+    }
+
+    /// Whether its output rows are wanted as hidden states, not as logits.
+    pub fn wants_hidden(&self) -> bool {
+        matches!(self.goal, Goal::Hidden)
     }
 
     /// Whether this is a fork that scores a continuation for `parent`.

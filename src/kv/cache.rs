@@ -1,12 +1,14 @@
 //! [`KvCache`]: arena, pool and prefix cache together, as the engine sees them.
 
-use super::{BlockId, BlockPool, BlockTable, KvError, KvPlan, NodeId, PrefixCache};
-use crate::ops::{Backend, KvArena};
+use super::slots::StateStore;
+use super::{BlockId, BlockPool, BlockTable, KvError, KvPlan, NodeId, PrefixCache, SequenceSlots};
+use crate::ops::{Backend, KvArena, StateSlots};
 
 /// The cache's share of one sequence. It must be given back with [`KvCache::free`].
 #[derive(Debug, Default)]
 pub struct SequenceCache {
     tables: Vec<BlockTable>,
+    slots: SequenceSlots,
     num_tokens: usize,
     path: Vec<NodeId>,
 }
@@ -21,19 +23,35 @@ impl SequenceCache {
     pub fn tables(&self) -> &[BlockTable] {
         &self.tables
     }
+
+    /// The state slots of its recurrent layers.
+    pub fn slots(&self) -> &SequenceSlots {
+        &self.slots
+    }
 }
 
-/// Counters of the pool, in blocks.
+/// Counters of a pool, in blocks or in state slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct KvUsage {
-    /// All blocks.
+    /// All.
     pub total: usize,
-    /// Blocks some sequence holds.
+    /// Held by some sequence.
     pub referenced: usize,
-    /// Cached blocks nobody holds.
+    /// Cached, and held by nobody.
     pub evictable: usize,
-    /// Blocks that hold nothing.
+    /// Empty.
     pub free: usize,
+}
+
+impl KvUsage {
+    fn of(pool: &BlockPool) -> Self {
+        Self {
+            total: pool.total(),
+            referenced: pool.referenced(),
+            evictable: pool.evictable(),
+            free: pool.free(),
+        }
+    }
 }
 
 /// The paged KV cache of one model.
@@ -42,11 +60,13 @@ pub struct KvCache {
     pub(super) pool: BlockPool,
     prefix: PrefixCache,
     arena: KvArena,
+    /// Where the plan has recurrent layers.
+    pub(super) states: Option<StateStore>,
     keeps_prefixes: bool,
 }
 
 impl KvCache {
-    /// Reserves `num_blocks` pages.
+    /// Reserves `num_blocks` pages. A plan with recurrent layers needs [`Self::with_slots`] too.
     ///
     /// # Errors
     /// [`KvError::Op`] where the arena cannot be reserved.
@@ -57,8 +77,26 @@ impl KvCache {
         keeps_prefixes: bool,
     ) -> Result<Self, KvError> {
         let arena = KvArena::new(backend, plan.page_bytes, num_blocks)?;
-        let prefix = PrefixCache::new(plan.groups.len(), plan.block_size);
-        Ok(Self { plan, pool: BlockPool::new(num_blocks), prefix, arena, keeps_prefixes })
+        let prefix = PrefixCache::new(plan.groups.len(), plan.states.is_some(), plan.block_size);
+        Ok(Self { plan, pool: BlockPool::new(num_blocks), prefix, arena, states: None, keeps_prefixes })
+    }
+
+    /// Reserves `num_slots` state slots, where the plan has recurrent layers; snapshots of states are made every
+    /// `snapshot_tokens` tokens, and before each branch point.
+    ///
+    /// # Errors
+    /// [`KvError::Setting`] for fewer slots than one sequence needs, [`KvError::Op`] where they cannot be reserved.
+    pub fn with_slots(mut self, num_slots: usize, snapshot_tokens: usize) -> Result<Self, KvError> {
+        let Some(layout) = self.plan.states else { return Ok(self) };
+        if num_slots < self.plan.slots_held() {
+            let reason = format!("{num_slots} slots; a single sequence needs {}", self.plan.slots_held());
+            return Err(KvError::Setting { setting: "state slots", reason });
+        }
+        self.arena = self.arena.with_slots(layout.slot_bytes(), num_slots)?;
+        let (place, unit) = (self.plan.groups.len(), self.plan.snapshot_unit());
+        let store = StateStore::new(num_slots, place, self.plan.block_size, unit, snapshot_tokens);
+        self.states = Some(store);
+        Ok(self)
     }
 
     /// How layers are grouped.
@@ -73,17 +111,33 @@ impl KvCache {
 
     /// The pool's counters.
     pub fn usage(&self) -> KvUsage {
-        KvUsage {
-            total: self.pool.total(),
-            referenced: self.pool.referenced(),
-            evictable: self.pool.evictable(),
-            free: self.pool.free(),
-        }
+        KvUsage::of(&self.pool)
+    }
+
+    /// Counters of the state slots; all zero without recurrent layers.
+    pub fn slot_usage(&self) -> KvUsage {
+        let none = KvUsage { total: 0, referenced: 0, evictable: 0, free: 0 };
+        self.states.as_ref().map_or(none, |states| KvUsage::of(&states.pool))
     }
 
     /// Blocks an allocation could get now.
     pub fn available(&self) -> usize {
         self.pool.available()
+    }
+
+    /// State slots an allocation could get now.
+    pub fn available_slots(&self) -> usize {
+        self.states.as_ref().map_or(0, |states| states.pool.available())
+    }
+
+    /// State slots that a sequence attached to the cached prefix of `tokens` takes out of the available ones, at most.
+    pub fn slots_to_take(&self, tokens: &[u32]) -> usize {
+        let snapshot = self.states.as_ref().and_then(|states| {
+            let slot = states.snapshot(&self.lookup(tokens), &self.prefix)?;
+            Some(states.pool.references(slot) > 0)
+        });
+        // A state that others hold too is not available, and stays so.
+        self.plan.slots_held() - usize::from(snapshot.unwrap_or(false))
     }
 
     /// Tokens of `tokens` that [`Self::attach`] would find: a multiple of the block size, below `tokens.len()`.
@@ -135,10 +189,11 @@ impl KvCache {
         for &node in &path {
             self.prefix.add_user(node);
         }
-        SequenceCache { tables, num_tokens, path }
+        let slots = self.states.as_mut().map(|states| states.attach(&path, &self.prefix));
+        SequenceCache { tables, slots: slots.unwrap_or_default(), num_tokens, path }
     }
 
-    /// A second owner of all that `sequence` holds; blocks are shared until one of the two writes.
+    /// A second owner of all that `sequence` holds; blocks and state slots are shared until one of the two writes.
     pub fn fork(&mut self, sequence: &SequenceCache) -> SequenceCache {
         for &block in sequence.tables.iter().flat_map(BlockTable::blocks) {
             self.pool.retain(block);
@@ -146,8 +201,10 @@ impl KvCache {
         for &node in &sequence.path {
             self.prefix.add_user(node);
         }
+        let slots = self.states.as_mut().map(|states| states.fork(&sequence.slots));
         SequenceCache {
             tables: sequence.tables.clone(),
+            slots: slots.unwrap_or_default(),
             num_tokens: sequence.num_tokens,
             path: sequence.path.clone(),
         }
@@ -172,10 +229,10 @@ impl KvCache {
         (self.pool.references(block) > 1).then_some(index)
     }
 
-    /// Makes room for tokens up to `end`, copying a shared block before it is written.
+    /// Makes room for tokens up to `end`, copying a shared block or state slot before it is written.
     ///
     /// # Errors
-    /// [`KvError::OutOfBlocks`], in which case nothing was changed.
+    /// [`KvError::OutOfBlocks`] or [`KvError::OutOfSlots`], in which case nothing was changed.
     pub fn prepare_append(&mut self, sequence: &mut SequenceCache, end: usize) -> Result<(), KvError> {
         let needed = self.blocks_to_append(sequence, end);
         if needed > self.pool.available() {
@@ -184,6 +241,15 @@ impl KvCache {
                 available: self.pool.available(),
                 total: self.pool.total(),
             });
+        }
+        if let Some(states) = &mut self.states {
+            let needed = states.needed(&sequence.slots, sequence.num_tokens, end);
+            let (available, total) = (states.pool.available(), states.pool.total());
+            if needed > available {
+                return Err(KvError::OutOfSlots { needed, available, total });
+            }
+            let (slots, num_tokens) = (&mut sequence.slots, sequence.num_tokens);
+            states.prepare(slots, num_tokens, end, &mut self.prefix, &mut self.arena)?;
         }
         let num_blocks = end.div_ceil(self.plan.block_size);
         let mut copies = Vec::new();
@@ -204,6 +270,25 @@ impl KvCache {
             self.pool.release(old);
         }
         Ok(())
+    }
+
+    /// Asks the step up to `end`, for which [`Self::prepare_append`] made room, for snapshots of the states before
+    /// `branch_points`. They take slots that are left over, and are dropped before a sequence would miss one.
+    pub fn plan_snapshots(
+        &mut self,
+        sequence: &mut SequenceCache,
+        end: usize,
+        branch_points: impl Iterator<Item = usize>,
+    ) {
+        if let (Some(states), true) = (&mut self.states, self.keeps_prefixes) {
+            let (slots, num_tokens) = (&mut sequence.slots, sequence.num_tokens);
+            states.plan_snapshots(slots, num_tokens, end, branch_points, &mut self.prefix);
+        }
+    }
+
+    /// The state slots that the step reads and writes; `None` without recurrent layers.
+    pub fn state_slots(&self, sequence: &SequenceCache) -> Option<StateSlots> {
+        self.states.as_ref()?.of_step(&sequence.slots)
     }
 
     fn allocate(&mut self) -> Result<BlockId, KvError> {
@@ -232,13 +317,17 @@ impl KvCache {
         }));
     }
 
-    /// Records that the keys and values of `tokens[..end]` are written: lists complete blocks in the prefix
-    /// cache, and lets go of blocks behind the window.
+    /// Records that the keys, values and states of `tokens[..end]` are written: lists complete blocks and snapshots in the
+    /// prefix cache, and lets go of blocks behind the window.
     pub fn commit(&mut self, sequence: &mut SequenceCache, tokens: &[u32], end: usize) {
         self.pool.tick();
         sequence.num_tokens = end;
         if self.keeps_prefixes {
             self.list_complete_blocks(sequence, tokens);
+        }
+        if let Some(states) = &mut self.states {
+            states.pool.tick();
+            states.commit(&mut sequence.slots, &sequence.path, &mut self.prefix);
         }
         for (group, table) in self.plan.groups.iter().zip(&mut sequence.tables) {
             for block in table.release_before(group.first_visible_block(end)) {
@@ -277,8 +366,13 @@ impl KvCache {
     }
 
     /// Says that branches may start after `tokens` tokens of the sequence (a message's end, a fork): the window
-    /// blocks before that place are evicted after those that no branch will ask for.
+    /// blocks before that place are evicted after those that no branch will ask for, and a state that the sequence
+    /// still holds there becomes a snapshot.
     pub fn mark_boundary(&mut self, sequence: &SequenceCache, tokens: usize) {
+        if let Some(states) = &mut self.states {
+            let SequenceCache { slots, num_tokens, path, .. } = sequence;
+            states.list_state(slots, *num_tokens, tokens, path, &mut self.prefix);
+        }
         let Some(index) = (tokens / self.plan.block_size).checked_sub(1) else { return };
         let Some(&node) = sequence.path.get(index) else { return };
         let windows = self.plan.groups.iter().filter_map(|group| group.window);
@@ -293,9 +387,15 @@ impl KvCache {
         }
     }
 
-    /// Gives back all that a sequence holds. Its complete blocks stay cached until memory is short.
+    /// Gives back all that a sequence holds. Its complete blocks and its state stay cached until memory is short.
     pub fn free(&mut self, sequence: SequenceCache) {
         self.pool.tick();
+        if let Some(states) = &mut self.states {
+            states.pool.tick();
+            let SequenceCache { slots, num_tokens, path, .. } = &sequence;
+            states.list_state(slots, *num_tokens, *num_tokens, path, &mut self.prefix);
+            states.free(sequence.slots);
+        }
         for &block in sequence.tables.iter().flat_map(BlockTable::blocks) {
             self.pool.release(block);
         }

@@ -1,7 +1,7 @@
 //! [`KvPlan`]: which layers share pages.
 
-use super::KvError;
-use crate::ops::{KvDtype, KvPageLayout};
+use super::{KvError, SLOTS_PER_SEQUENCE};
+use crate::ops::{KvDtype, KvPageLayout, RecurrentShape, STATE_CHUNK, StateLayout};
 
 /// How one layer caches keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,24 +22,55 @@ pub enum LayerKv {
         /// Elements a head.
         head_dim: usize,
     },
+    /// The layer reads what the earlier layer of this index wrote, and owns nothing.
+    SharedWith(usize),
+    /// A state of one size, whatever the number of tokens.
+    Recurrent(RecurrentShape),
 }
 
 impl LayerKv {
-    /// The window in tokens; `None` for full attention.
+    /// The window in tokens; `None` for full attention, and for a layer that owns no keys and values.
     pub fn window(self) -> Option<u32> {
         match self {
-            LayerKv::Full { .. } => None,
+            LayerKv::Full { .. } | LayerKv::SharedWith(_) | LayerKv::Recurrent(_) => None,
             LayerKv::Sliding { window, .. } => Some(window),
         }
     }
 
-    /// `(kv_heads, head_dim)`.
-    pub fn shape(self) -> (usize, usize) {
+    /// `(kv_heads, head_dim)`; `None` for a layer that owns no keys and values.
+    pub fn shape(self) -> Option<(usize, usize)> {
         match self {
             LayerKv::Full { kv_heads, head_dim } | LayerKv::Sliding { kv_heads, head_dim, .. } => {
-                (kv_heads, head_dim)
+                Some((kv_heads, head_dim))
             }
+            LayerKv::SharedWith(_) | LayerKv::Recurrent(_) => None,
         }
+    }
+}
+
+/// Layers of one kind, before they are cut into groups.
+struct Kind {
+    layer: LayerKv,
+    members: Vec<usize>,
+    /// A page of one such layer.
+    layout: KvPageLayout,
+}
+
+impl Kind {
+    fn bytes_a_layer(&self) -> usize {
+        self.layout.page_bytes()
+    }
+
+    /// Layers that a page of `page_bytes` takes.
+    fn layers_per_page(&self, page_bytes: usize) -> usize {
+        (page_bytes / self.bytes_a_layer()).clamp(1, self.members.len())
+    }
+
+    /// Bytes that pages of `page_bytes` leave empty, and bytes that they fill, for one block of each layer.
+    fn waste(&self, page_bytes: usize) -> (usize, usize) {
+        let pages = self.members.len().div_ceil(self.layers_per_page(page_bytes));
+        let filled = self.members.len() * self.bytes_a_layer();
+        (pages * page_bytes - filled, filled)
     }
 }
 
@@ -75,12 +106,12 @@ impl KvCacheGroup {
     }
 }
 
-/// Where a layer's keys and values lie.
+/// Where a layer's keys and values, or its states, lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerSlot {
-    /// Index into [`KvPlan::groups`].
+    /// Index into [`KvPlan::groups`]; for a recurrent layer one past its end.
     pub group: usize,
-    /// The layer's place in the group's pages.
+    /// The layer's place in the group's pages, or in the state slots.
     pub layer_in_page: usize,
 }
 
@@ -95,52 +126,98 @@ pub struct KvPlan {
     pub block_size: usize,
     /// Bytes of a page: the largest of the groups'.
     pub page_bytes: usize,
+    /// How the recurrent layers' states lie in slots, where there are such layers.
+    pub states: Option<StateLayout>,
 }
 
 impl KvPlan {
     /// Groups `layers` so that every group fills a page of the same size.
     ///
-    /// A kind of layer with n members is cut into groups of `layers_per_page`; that number is the largest one
-    /// that leaves at most a tenth of the pages' room empty.
+    /// Each kind of layer is cut into groups of as many layers as fit a page. The page is the largest one of which no
+    /// kind leaves more than a tenth empty, so that many layers share a block table, and neither long contexts (full
+    /// layers) nor short ones (sliding layers) pay for room that nothing uses. Where every size leaves more, it is the
+    /// one that leaves the least.
     ///
     /// # Errors
-    /// [`KvError::Setting`] for a block size that is not a positive multiple of 16, or a model without layers.
+    /// [`KvError::Setting`] for a block size that is not a positive multiple of 16, a model without attention layers, a
+    /// layer that shares with one that owns no keys and values or comes later, or recurrent layers of more than one shape;
+    /// [`KvError::Op`] for a shape that the operations do not take.
     pub fn new(layers: &[LayerKv], block_size: usize, dtype: KvDtype) -> Result<Self, KvError> {
+        let refuse = |setting, reason| Err(KvError::Setting { setting, reason });
         if block_size == 0 || !block_size.is_multiple_of(16) {
-            let reason = format!("{block_size} is not a positive multiple of 16");
-            return Err(KvError::Setting { setting: "block_size", reason });
+            return refuse("block_size", format!("{block_size} is not a positive multiple of 16"));
         }
-        if layers.is_empty() {
-            let reason = "the model has no attention layers".to_owned();
-            return Err(KvError::Setting { setting: "layers", reason });
-        }
-        let mut kinds: Vec<(LayerKv, Vec<usize>)> = Vec::new();
-        for (index, &layer) in layers.iter().enumerate() {
-            match kinds.iter_mut().find(|(kind, _)| *kind == layer) {
-                Some((_, members)) => members.push(index),
-                None => kinds.push((layer, vec![index])),
-            }
-        }
-        let counts: Vec<usize> = kinds.iter().map(|(_, members)| members.len()).collect();
-        let layers_per_page = layers_per_page(&counts);
+        let kinds = kinds(layers, block_size, dtype);
+        kinds.iter().try_for_each(|kind| kind.layout.validate())?;
+        let Some(page_bytes) = page_bytes(&kinds) else {
+            return refuse("layers", "the model has no attention layers".to_owned());
+        };
         let mut plan = Self {
             groups: Vec::new(),
             layers: vec![LayerSlot { group: 0, layer_in_page: 0 }; layers.len()],
             block_size,
             page_bytes: 0,
+            states: None,
         };
-        for (kind, members) in kinds {
-            let (kv_heads, head_dim) = kind.shape();
+        for kind in &kinds {
+            let Kind { layer, members, layout } = kind;
+            let layers_per_page = kind.layers_per_page(page_bytes);
             for chunk in members.chunks(layers_per_page) {
                 for (layer_in_page, &layer) in chunk.iter().enumerate() {
                     plan.layers[layer] = LayerSlot { group: plan.groups.len(), layer_in_page };
                 }
-                let layout = KvPageLayout { block_size, layers_per_page, kv_heads, head_dim, dtype };
+                let layout = KvPageLayout { layers_per_page, ..layout.clone() };
                 plan.page_bytes = plan.page_bytes.max(layout.page_bytes());
-                plan.groups.push(KvCacheGroup { window: kind.window(), layers: chunk.to_vec(), layout });
+                plan.groups.push(KvCacheGroup { window: layer.window(), layers: chunk.to_vec(), layout });
             }
         }
+        plan.place_shared(layers)?;
+        plan.place_states(layers)?;
         Ok(plan)
+    }
+
+    /// Gives each layer without keys and values of its own the place of those that it reads.
+    fn place_shared(&mut self, layers: &[LayerKv]) -> Result<(), KvError> {
+        for (index, &layer) in layers.iter().enumerate() {
+            let LayerKv::SharedWith(owner) = layer else { continue };
+            let owns = layers[..index].get(owner).is_some_and(|owner| owner.shape().is_some());
+            if !owns {
+                let reason =
+                    format!("layer {index} shares with {owner}, no earlier layer with a cache of its own");
+                return Err(KvError::Setting { setting: "layers", reason });
+            }
+            self.layers[index] = self.layers[owner];
+        }
+        Ok(())
+    }
+
+    /// Gives each recurrent layer its place in the state slots.
+    fn place_states(&mut self, layers: &[LayerKv]) -> Result<(), KvError> {
+        for (index, layer) in layers.iter().enumerate() {
+            let LayerKv::Recurrent(shape) = *layer else { continue };
+            let states = self.states.get_or_insert(StateLayout { shape, layers: 0 });
+            if states.shape != shape {
+                let reason = format!("layer {index} keeps {shape:?}, and others {:?}", states.shape);
+                return Err(KvError::Setting { setting: "layers", reason });
+            }
+            self.layers[index] = LayerSlot { group: self.groups.len(), layer_in_page: states.layers };
+            states.layers += 1;
+        }
+        Ok(self.states.map_or(Ok(()), |states| states.validate())?)
+    }
+
+    /// Most state slots a sequence holds at once: none without recurrent layers.
+    pub fn slots_held(&self) -> usize {
+        if self.states.is_some() { SLOTS_PER_SEQUENCE } else { 0 }
+    }
+
+    /// Snapshots of states lie on multiples of so many tokens: of 64, and of whole blocks.
+    pub fn snapshot_unit(&self) -> usize {
+        let (mut a, mut b) = (self.block_size, STATE_CHUNK);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        self.block_size / a * STATE_CHUNK
     }
 
     /// Bytes one more token costs once every window is full, and what it costs before that.
@@ -156,14 +233,38 @@ impl KvPlan {
     }
 }
 
-fn layers_per_page(counts: &[usize]) -> usize {
-    let total: usize = counts.iter().sum();
-    let largest = counts.iter().copied().max().unwrap_or(1);
-    (1..=largest)
-        .rev()
-        .find(|&size| {
-            let room: usize = counts.iter().map(|count| count.div_ceil(size) * size).sum();
-            (room - total) * 10 <= total
-        })
-        .unwrap_or(1)
+fn kinds(layers: &[LayerKv], block_size: usize, dtype: KvDtype) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for (index, &layer) in layers.iter().enumerate() {
+        let Some((kv_heads, head_dim)) = layer.shape() else { continue };
+        match kinds.iter_mut().find(|kind| kind.layer == layer) {
+            Some(kind) => kind.members.push(index),
+            None => {
+                let layout = KvPageLayout { block_size, layers_per_page: 1, kv_heads, head_dim, dtype };
+                kinds.push(Kind { layer, members: vec![index], layout });
+            }
+        }
+    }
+    kinds
+}
+
+/// The size of a page; `None` without kinds.
+fn page_bytes(kinds: &[Kind]) -> Option<usize> {
+    let least = kinds.iter().map(Kind::bytes_a_layer).max()?;
+    let mut sizes: Vec<usize> = kinds
+        .iter()
+        .flat_map(|kind| (1..=kind.members.len()).map(|layers| layers * kind.bytes_a_layer()))
+        .filter(|&size| size >= least)
+        .collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    // In thousandths, so that sizes compare alike on every machine.
+    let worst_waste = |size: usize| {
+        let shares = kinds.iter().map(|kind| {
+            let (empty, filled) = kind.waste(size);
+            empty * 1_000 / filled.max(1)
+        });
+        shares.max().unwrap_or(0)
+    };
+    let good = sizes.iter().copied().find(|&size| worst_waste(size) <= 100);
+    good.or_else(|| sizes.iter().copied().min_by_key(|&size| worst_waste(size)))
 }

@@ -5,13 +5,20 @@
 //!
 //! Architecture invariant: a block that more than one owner references is never written; [`KvCache::prepare_append`]
 //! copies it first. Architecture invariant: only complete blocks enter the [`PrefixCache`].
+//!
+//! Recurrent layers keep states in *slots* instead of blocks: see [`SequenceSlots`]. A prefix that they can use ends with a
+//! *snapshot* of their states. Architecture invariant: a slot that more than one owner references, or that holds a snapshot,
+//! is never written.
 
 mod block_pool;
 mod block_table;
 mod cache;
 mod groups;
 mod prefix_cache;
+mod slots;
 
+#[cfg(test)]
+mod slots_tests;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +27,7 @@ pub use block_table::BlockTable;
 pub use cache::{KvCache, KvUsage, SequenceCache};
 pub use groups::{KvCacheGroup, KvPlan, LayerKv, LayerSlot};
 pub use prefix_cache::{NodeId, PrefixCache, PrefixHit};
+pub use slots::{SLOTS_PER_SEQUENCE, SequenceSlots};
 
 /// What the cache refuses.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +40,16 @@ pub enum KvError {
         /// Blocks free or evictable.
         available: usize,
         /// Blocks in the pool.
+        total: usize,
+    },
+    /// No state slot is free and none can be evicted; a scheduling outcome, not a failure.
+    #[error("out of state slots: {needed} needed, {available} free or evictable of {total}")]
+    OutOfSlots {
+        /// Slots asked for.
+        needed: usize,
+        /// Slots free or evictable.
+        available: usize,
+        /// Slots in the pool.
         total: usize,
     },
     /// A setting that cannot work.

@@ -15,7 +15,7 @@ struct Node {
     parent: Option<NodeId>,
     tokens: Box<[u32]>,
     children: HashMap<Box<[u32]>, NodeId>,
-    /// One place a group.
+    /// One place a group, and behind them one for a snapshot of the states after this node.
     blocks: Vec<Option<BlockId>>,
     /// Blocks from the root to the end of this node.
     depth: u32,
@@ -38,14 +38,16 @@ pub struct PrefixCache {
     nodes: Vec<Node>,
     unused: Vec<NodeId>,
     num_groups: usize,
+    needs_snapshots: bool,
     block_size: usize,
 }
 
 impl PrefixCache {
-    /// An empty tree.
-    pub fn new(num_groups: usize, block_size: usize) -> Self {
+    /// An empty tree. With `needs_snapshots` a node also has a place `num_groups` for a state slot, without which no prefix
+    /// that ends there is usable.
+    pub fn new(num_groups: usize, needs_snapshots: bool, block_size: usize) -> Self {
         let root = Node { users: 1, ..Node::default() };
-        Self { nodes: vec![root], unused: Vec::new(), num_groups, block_size }
+        Self { nodes: vec![root], unused: Vec::new(), num_groups, needs_snapshots, block_size }
     }
 
     /// Nodes in the tree, the root not counted.
@@ -66,7 +68,8 @@ impl PrefixCache {
     /// The longest usable prefix of `tokens`, `max_blocks` blocks at most.
     ///
     /// A prefix of n blocks is usable when each group has every block that a query right after it can see:
-    /// all n for full attention, those within the window for a sliding group.
+    /// all n for full attention, those within the window for a sliding group; and a snapshot after the last of them where
+    /// there are recurrent layers.
     pub fn lookup(&self, groups: &[KvCacheGroup], tokens: &[u32], max_blocks: usize) -> PrefixHit {
         let mut nodes = Vec::new();
         let mut node = ROOT;
@@ -87,7 +90,7 @@ impl PrefixCache {
         let mut longest = 0;
         for (index, &node) in nodes.iter().enumerate() {
             let num_blocks = index + 1;
-            let mut usable = true;
+            let mut usable = !self.needs_snapshots || self.block(node, self.num_groups).is_some();
             for (g, (group, run)) in groups.iter().zip(&mut runs).enumerate() {
                 *run = if self.block(node, g).is_some() { *run + 1 } else { 0 };
                 let first = group.first_visible_block(num_blocks * self.block_size);
@@ -109,7 +112,7 @@ impl PrefixCache {
         let node = Node {
             parent: Some(parent),
             tokens: tokens.into(),
-            blocks: vec![None; self.num_groups],
+            blocks: vec![None; self.num_groups + usize::from(self.needs_snapshots)],
             depth: self.nodes[parent.0 as usize].depth + 1,
             ..Node::default()
         };

@@ -44,6 +44,71 @@ fn layers_of_one_kind_share_pages_of_one_size() {
     assert_eq!(plan.bytes_per_token(), (2 * 2 * 16 * 4, 3 * 2 * 2 * 16 * 4));
 }
 
+/// Two sliding layers of one key head and 32 elements weigh as much as one full layer of 64.
+#[test]
+fn pages_fit_layers_of_other_head_sizes() {
+    let full = LayerKv::Full { kv_heads: 1, head_dim: 64 };
+    let sliding = LayerKv::Sliding { window: 24, kv_heads: 1, head_dim: 32 };
+    let plan = plan(&[sliding, sliding, full, sliding, sliding, full]);
+    let groups: Vec<_> = plan.groups.iter().map(|group| (group.window, group.layers.clone())).collect();
+    assert_eq!(groups, [(Some(24), vec![0, 1, 3, 4]), (None, vec![2, 5])]);
+    for group in &plan.groups {
+        assert_eq!(group.layout.page_bytes(), plan.page_bytes);
+    }
+}
+
+/// The published shapes: layers with a cache of their own, and the room that pages may leave empty.
+#[test]
+fn no_kind_of_layer_leaves_more_than_a_tenth_of_its_pages_empty() {
+    let every = |layers: usize, period: usize, sliding: LayerKv, full: LayerKv| -> Vec<LayerKv> {
+        (1..=layers).map(|layer| if layer.is_multiple_of(period) { full } else { sliding }).collect()
+    };
+    let sliding = |kv_heads| LayerKv::Sliding { window: 512, kv_heads, head_dim: 256 };
+    let full = |kv_heads, head_dim| LayerKv::Full { kv_heads, head_dim };
+    let e2b = every(15, 5, sliding(1), full(1, 512));
+    let e4b = every(24, 6, sliding(2), full(2, 512));
+    let gemma4_31b = every(60, 6, sliding(16), full(4, 512));
+    let gemma3_27b = every(62, 6, sliding(16), full(16, 256));
+    let qwen3 = vec![full(8, 128); 36];
+    for (layers, groups) in [(e2b, 3), (e4b, 7), (gemma4_31b, 11), (gemma3_27b, 6), (qwen3, 1)] {
+        let plan = KvPlan::new(&layers, 16, KvDtype::Bf16).unwrap();
+        assert_eq!(plan.groups.len(), groups, "{layers:?}");
+        for window in [Some(512), None] {
+            let of_kind = plan.groups.iter().filter(|group| group.window == window);
+            let (mut room, mut filled) = (0, 0);
+            for group in of_kind {
+                assert!(group.layout.page_bytes() <= plan.page_bytes);
+                assert!(group.layers.len() <= group.layout.layers_per_page);
+                room += plan.page_bytes;
+                filled += group.layout.page_bytes() / group.layout.layers_per_page * group.layers.len();
+            }
+            assert!((room - filled) * 10 <= filled, "{window:?}: {filled} of {room} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_layer_that_shares_has_its_owners_place_and_nothing_else() {
+    let full = LayerKv::Full { kv_heads: 1, head_dim: 16 };
+    let sliding = LayerKv::Sliding { window: 40, kv_heads: 1, head_dim: 16 };
+    let shared = plan(&[sliding, full, LayerKv::SharedWith(0), LayerKv::SharedWith(1)]);
+    let own = plan(&[sliding, full]);
+    assert_eq!((shared.groups.len(), shared.page_bytes), (own.groups.len(), own.page_bytes));
+    assert_eq!(shared.layers[2], shared.layers[0]);
+    assert_eq!(shared.layers[3], shared.layers[1]);
+    let refused = [
+        vec![LayerKv::SharedWith(0), full],
+        vec![full, LayerKv::SharedWith(1)],
+        vec![full, LayerKv::SharedWith(0), LayerKv::SharedWith(1)],
+        vec![full, LayerKv::SharedWith(9)],
+        vec![LayerKv::SharedWith(0)],
+    ];
+    for layers in refused {
+        let refused = KvPlan::new(&layers, BLOCK, KvDtype::F32);
+        assert!(matches!(refused, Err(KvError::Setting { setting: "layers", .. })), "{layers:?}");
+    }
+}
+
 #[test]
 fn a_block_size_that_is_no_multiple_of_16_is_refused() {
     let full = LayerKv::Full { kv_heads: 1, head_dim: 16 };

@@ -1,5 +1,7 @@
 //! [`ForwardBatch`]: what one forward pass computes, made by the scheduler and handed to the model explicitly.
 
+use crate::ops::StateSlots;
+
 /// One sequence's blocks in one group.
 #[derive(Debug, Clone, Default)]
 pub struct SequenceTable {
@@ -29,6 +31,8 @@ pub struct ForwardBatch {
     pub cu_seqlens_q: Vec<u32>,
     /// One entry a KV group.
     pub groups: Vec<GroupBatch>,
+    /// `[sequences]`: the state slots of recurrent layers; empty for models without any.
+    pub recurrent: Vec<StateSlots>,
     /// Rows whose hidden states the caller wants, ascending.
     pub output_rows: Vec<u32>,
 }

@@ -2,7 +2,7 @@
 
 use super::config::{Family, ModelConfig};
 use super::layers::LayerLoader;
-use super::{CausalLm, ModelError, gemma3, llama, qwen3};
+use super::{CausalLm, ModelError, gemma3, gemma4, gpt_oss, llama, qwen3, qwen3_5, qwen3_moe};
 use crate::ops::Backend;
 use crate::weights::Weights;
 
@@ -20,6 +20,10 @@ pub fn load_model(
     match config.family {
         Family::Llama => llama::load(&mut loader),
         Family::Qwen3 => qwen3::load(&mut loader),
+        Family::Qwen3Moe => qwen3_moe::load(&mut loader),
+        Family::Qwen3_5 => qwen3_5::load(&mut loader),
+        Family::GptOss => gpt_oss::load(&mut loader),
         Family::Gemma3 => gemma3::load(&mut loader),
+        Family::Gemma4 => gemma4::load(&mut loader),
     }
 }

@@ -1,15 +1,20 @@
-//! Models: the trait the engine drives, config dialects, shared layers, and one file a family.
+//! Models: the trait the engine drives, config dialects, shared layers, and one file a family; encoders beside them.
 
 pub mod batch;
 pub mod config;
+pub mod encoder;
 mod gemma3;
+mod gemma4;
+mod gpt_oss;
 pub mod layers;
 mod llama;
 mod load;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_moe;
 
 pub use batch::{ForwardBatch, GroupBatch, SequenceTable};
-pub use config::{Activation, Family, ModelConfig, RopeSettings};
+pub use config::{Activation, ExpertSettings, Family, ModelConfig, RecurrentSettings, RopeSettings};
 pub use load::load_model;
 
 use crate::kv::{KvPlan, LayerKv};
@@ -34,8 +39,7 @@ pub trait CausalLm: Send {
     /// (after the last norm) of the batch's `output_rows`.
     ///
     /// # Shapes
-    /// Returns `[output_rows, hidden_size]`. In the last layer only these rows go on after keys and values are
-    /// written.
+    /// Returns `[output_rows, hidden_size]`. Once the last keys and values are written, only these rows go on.
     ///
     /// # Errors
     /// [`ModelError::Op`] from an operation.

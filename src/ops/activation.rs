@@ -33,6 +33,14 @@ pub fn silu_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor,
     binary(backend, cpu::elementwise::SiluMul, ("gate", gate), ("up", up))
 }
 
+/// `up / (1 + e^-gate)`, same shape.
+///
+/// # Errors
+/// [`OpError::Shape`] when the shapes differ.
+pub fn sigmoid_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::SigmoidMul, ("gate", gate), ("up", up))
+}
+
 /// `gelu_tanh(gate) * up`, same shape.
 ///
 /// 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), is taken as x / (1 + e^-2u): the same function, without cancellation
@@ -47,16 +55,53 @@ pub fn gelu_tanh_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Te
     binary(backend, cpu::elementwise::GeluTanhMul, ("gate", gate), ("up", up))
 }
 
+/// `(up + 1) * gate * sigmoid(alpha * gate)`, same shape; before that `gate` is cut off above `limit`, and `up` above `limit`
+/// and below `-limit`.
+///
+/// # Errors
+/// [`OpError::Shape`] when the shapes differ; [`OpError::Value`] when the limit is not positive and finite.
+///
+/// # Source
+/// The reference implementation of gpt-oss (`swiglu`).
+pub fn clamped_swiglu(
+    backend: &Backend,
+    gate: &Tensor,
+    up: &Tensor,
+    alpha: f32,
+    limit: f32,
+) -> Result<Tensor, OpError> {
+    require_positive("limit", limit)?;
+    let op = cpu::elementwise::ClampedSwiglu { alpha, limit };
+    binary(backend, op, ("gate", gate), ("up", up))
+}
+
+/// `0.5 x (1 + erf(x / sqrt(2)))`, within 4e-7 |x|.
+///
+/// It is taken as max(x, 0) - |x| Q(|x|), Q being the normal distribution's upper tail: no cancellation where x is negative.
+///
+/// # Errors
+/// As every operation: a tensor that is not a contiguous f32 one of the backend's device.
+///
+/// # Source
+/// Hendrycks and Gimpel 2016, Gaussian Error Linear Units; erf by Abramowitz and Stegun, formula 7.1.26.
+pub fn gelu(backend: &Backend, x: &Tensor) -> Result<Tensor, OpError> {
+    binary(backend, cpu::elementwise::Gelu, ("x", x), ("x", x))
+}
+
 /// `cap * tanh(x / cap)`.
 ///
 /// # Errors
 /// [`OpError::Value`] when the cap is not positive and finite.
 pub fn soft_cap(backend: &Backend, x: &Tensor, cap: f32) -> Result<Tensor, OpError> {
-    if !(cap.is_finite() && cap > 0.0) {
-        let expected = "positive and finite".to_owned();
-        return Err(OpError::Value { argument: "cap", expected, found: cap.to_string() });
-    }
+    require_positive("cap", cap)?;
     binary(backend, cpu::elementwise::SoftCap { cap }, ("x", x), ("x", x))
+}
+
+fn require_positive(argument: &'static str, value: f32) -> Result<(), OpError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(OpError::Value { argument, expected: "positive and finite".to_owned(), found: value.to_string() })
 }
 
 fn binary(

@@ -1,6 +1,5 @@
 //! Pages of cached keys and values: their element types, their layout, and the one byte arena they are drawn from.
-use super::{Backend, OpError};
-use std::ops::Range;
+use super::{Backend, OpError, region::Region};
 
 /// Element type of cached keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -27,9 +26,6 @@ pub(crate) const PANEL_KEYS: usize = 16;
 
 /// The largest head that attention takes.
 pub(crate) const MAX_HEAD_DIM: usize = 512;
-
-/// Pages start on this many bytes, the width of a cache line.
-const PAGE_ALIGNMENT: usize = 64;
 
 /// Shape of a group's pages. A page holds `block_size` tokens' keys and values of `layers_per_page` layers.
 ///
@@ -98,12 +94,11 @@ impl KvPageLayout {
     }
 }
 
-/// The one byte arena all groups draw uniform pages from. Untouched pages cost no memory (anonymous map on the CPU), and hold zeros.
+/// The memory of the cache: the one byte arena all groups draw uniform pages from, and beside it the uniform slots that hold
+/// recurrent layers' states. Untouched memory costs nothing (anonymous maps on the CPU), and holds zeros.
 pub struct KvArena {
-    map: Option<memmap2::MmapMut>,
-    page_bytes: usize,
-    page_stride: usize,
-    num_pages: usize,
+    pages: Region,
+    slots: Region,
 }
 
 impl KvArena {
@@ -113,40 +108,27 @@ impl KvArena {
     /// [`OpError::Memory`] when the size overflows, a page is empty, or the system refuses the address space.
     pub fn new(backend: &Backend, page_bytes: usize, num_pages: usize) -> Result<Self, OpError> {
         let Backend::Cpu(_) = backend;
-        let refuse = |reason: &str| OpError::Memory {
-            what: "KV arena",
-            bytes: (page_bytes as u64).saturating_mul(num_pages as u64),
-            reason: format!("{num_pages} pages of {page_bytes} bytes: {reason}"),
-        };
-        if page_bytes == 0 {
-            return Err(refuse("a page needs at least one byte"));
-        }
-        if u32::try_from(num_pages).is_err() {
-            return Err(refuse("pages are numbered in 32 bits"));
-        }
-        let page_stride = page_bytes
-            .checked_next_multiple_of(PAGE_ALIGNMENT)
-            .ok_or_else(|| refuse("the size overflows"))?;
-        let total = page_stride.checked_mul(num_pages).filter(|&bytes| isize::try_from(bytes).is_ok());
-        let total = total.ok_or_else(|| refuse("the size overflows"))?;
-        let map = if total == 0 {
-            None
-        } else {
-            // No swap is reserved: the pool's size is a ceiling, and only pages that sequences write become memory.
-            let map = memmap2::MmapOptions::new().len(total).no_reserve_swap().map_anon();
-            Some(map.map_err(|error| refuse(&error.to_string()))?)
-        };
-        Ok(Self { map, page_bytes, page_stride, num_pages })
+        let pages = Region::new("KV arena", "page", page_bytes, num_pages)?;
+        Ok(Self { pages, slots: Region::empty("slot") })
+    }
+
+    /// Reserves `num_slots` slots of `slot_bytes` beside the pages. Each slot starts on 64 bytes.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_slots(mut self, slot_bytes: usize, num_slots: usize) -> Result<Self, OpError> {
+        self.slots = Region::new("state slots", "slot", slot_bytes, num_slots)?;
+        Ok(self)
     }
 
     /// Number of pages.
     pub fn num_pages(&self) -> usize {
-        self.num_pages
+        self.pages.count()
     }
 
     /// Bytes a page.
     pub fn page_bytes(&self) -> usize {
-        self.page_bytes
+        self.pages.item_bytes()
     }
 
     /// Copies whole pages `(from, to)`, in order: copy-on-write.
@@ -154,16 +136,7 @@ impl KvArena {
     /// # Errors
     /// [`OpError::Index`]; nothing is copied then.
     pub fn copy_pages(&mut self, pairs: &[(u32, u32)]) -> Result<(), OpError> {
-        let mut moves = Vec::with_capacity(pairs.len());
-        for (position, &(from, to)) in pairs.iter().enumerate() {
-            moves.push((self.page_range(from, position)?, self.page_range(to, position)?.start));
-        }
-        if let Some(map) = &mut self.map {
-            for (source, target) in moves {
-                map.copy_within(source, target);
-            }
-        }
-        Ok(())
+        self.pages.copy(pairs)
     }
 
     /// The raw bytes of a page (snapshots, tests).
@@ -171,8 +144,7 @@ impl KvArena {
     /// # Errors
     /// [`OpError::Index`].
     pub fn page(&self, page: u32) -> Result<&[u8], OpError> {
-        let range = self.page_range(page, 0)?;
-        Ok(self.map.as_deref().map_or(&[], |bytes| &bytes[range]))
+        self.pages.item(page)
     }
 
     /// The raw bytes of a page, to be filled (snapshots, tests).
@@ -180,38 +152,66 @@ impl KvArena {
     /// # Errors
     /// [`OpError::Index`].
     pub fn page_mut(&mut self, page: u32) -> Result<&mut [u8], OpError> {
-        let range = self.page_range(page, 0)?;
-        Ok(self.map.as_deref_mut().map_or(&mut [], |bytes| &mut bytes[range]))
+        self.pages.item_mut(page)
     }
 
-    /// Where the arena starts; page p lies `p * page_stride()` bytes on.
+    /// Number of state slots.
+    pub fn num_slots(&self) -> usize {
+        self.slots.count()
+    }
+
+    /// Bytes a state slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.slots.item_bytes()
+    }
+
+    /// Copies whole state slots `(from, to)`, in order: copy-on-write.
+    ///
+    /// # Errors
+    /// [`OpError::Index`]; nothing is copied then.
+    pub fn copy_slots(&mut self, pairs: &[(u32, u32)]) -> Result<(), OpError> {
+        self.slots.copy(pairs)
+    }
+
+    /// The raw bytes of a state slot (snapshots, tests).
+    ///
+    /// # Errors
+    /// [`OpError::Index`].
+    pub fn slot(&self, slot: u32) -> Result<&[u8], OpError> {
+        self.slots.item(slot)
+    }
+
+    /// The raw bytes of a state slot, to be filled (snapshots, tests).
+    ///
+    /// # Errors
+    /// [`OpError::Index`].
+    pub fn slot_mut(&mut self, slot: u32) -> Result<&mut [u8], OpError> {
+        self.slots.item_mut(slot)
+    }
+
+    /// Where the pages start; page p lies `p * page_stride()` bytes on.
     pub(crate) fn base(&self) -> *const u8 {
-        self.map.as_deref().map_or(std::ptr::null(), <[u8]>::as_ptr)
+        self.pages.base()
     }
 
     /// As [`Self::base`], for writing.
     pub(crate) fn base_mut(&mut self) -> *mut u8 {
-        self.map.as_deref_mut().map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)
+        self.pages.base_mut()
     }
 
     /// Bytes from one page to the next.
     pub(crate) fn page_stride(&self) -> usize {
-        self.page_stride
+        self.pages.stride()
     }
 
-    /// The bytes of `page`, which stands at `position` of its list.
-    fn page_range(&self, page: u32, position: usize) -> Result<Range<usize>, OpError> {
-        let index = page as usize;
-        if index >= self.num_pages {
-            return Err(OpError::Index {
-                argument: "page",
-                position,
-                index: u64::from(page),
-                limit: self.num_pages as u64,
-            });
-        }
-        let start = index * self.page_stride;
-        Ok(start..start + self.page_bytes)
+    /// Where the state slots start; slot s lies `s * slot_stride()` bytes on.
+    pub(crate) fn slots_mut(&mut self) -> *mut u8 {
+        self.slots.base_mut()
+    }
+
+    /// Bytes from one state slot to the next.
+    pub(crate) fn slot_stride(&self) -> usize {
+        self.slots.stride()
     }
 }
 

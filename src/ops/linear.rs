@@ -18,7 +18,7 @@ use candle_core::Tensor;
 /// `x w^T + bias`.
 ///
 /// Every output element is one chain of fused multiply-adds in f32 over ascending k, from zero; then the bias is added. With float
-/// weights the chain's links are single k. With quantised weights, rows of `x` are first rounded to fixed-point numbers of sixteen
+/// weights, MXFP4 among them, the chain's links are single k. With other quantised weights, rows of `x` are first rounded to fixed-point numbers of sixteen
 /// bits, with a power of two as scale every 32 elements, and the links are the weights' groups, within which integers add up
 /// exactly. So an element's bits depend on its row of `x` alone: not on the other rows, nor on threads or instruction set.
 ///

@@ -2,6 +2,7 @@
 
 use super::options::Prompt;
 use super::{RequestFailure, RequestResult, TaskContext};
+use crate::chat::harmony::Recovery;
 use crate::decode::{Grammar, SamplingParams};
 use crate::engine::{FinishReason, GenerateParams, GrammarStart, Request, RequestKind, RequestOutput};
 use crate::history::Message;
@@ -61,6 +62,8 @@ pub struct Generated {
     pub reasoning: Option<String>,
     /// Whether the reasoning was never closed; the answer is then empty.
     pub unfinished_reasoning: bool,
+    /// Where the output broke its format, and how it was read.
+    pub recoveries: Vec<Recovery>,
     /// Whether the output ended by itself or was cut off.
     pub finish_reason: FinishReason,
     /// What it cost.
@@ -138,6 +141,9 @@ pub(super) fn read_generated(
     match completion.output {
         RequestOutput::Generated { token_ids, text, finish_reason, .. } => {
             let parsed = context.template.parse_output_for(&text, &context.render_options(settings));
+            if !parsed.recoveries.is_empty() {
+                tracing::warn!(recoveries = ?parsed.recoveries, "the output broke its format");
+            }
             let usage = Usage {
                 prompt_tokens: completion.cached_tokens + completion.prefilled_tokens,
                 cached_tokens: completion.cached_tokens,
@@ -149,13 +155,16 @@ pub(super) fn read_generated(
                 answer: parsed.answer,
                 reasoning: parsed.reasoning,
                 unfinished_reasoning: parsed.unfinished_reasoning,
+                recoveries: parsed.recoveries,
                 finish_reason,
                 usage,
             })
         }
         RequestOutput::Failed(message) => Err(RequestFailure::Engine { message }),
-        RequestOutput::Scored(_) | RequestOutput::Logits(_) => Err(RequestFailure::Engine {
-            message: "a generate request was answered by something else".to_owned(),
-        }),
+        RequestOutput::Scored(_) | RequestOutput::Hidden(_) | RequestOutput::Logits(_) => {
+            Err(RequestFailure::Engine {
+                message: "a generate request was answered by something else".to_owned(),
+            })
+        }
     }
 }

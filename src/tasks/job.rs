@@ -7,7 +7,8 @@ use crate::tokenizer::Tokenizer;
 
 /// A state machine that asks for one request at a time.
 ///
-/// `advance` is first called with `None`, then with the result of each request it asked for. After
+/// `advance` is first called with `None`, then with the result of each request it asked for, or with `None` again after
+/// [`JobStep::Working`]. After
 /// [`JobStep::Done`] it is not called again.
 pub trait Job {
     /// What the job yields; a failure is part of it.
@@ -27,6 +28,13 @@ pub trait Job {
 pub enum JobStep<T> {
     /// An answer to this request.
     Submit(Request),
+    /// Nothing of an engine: it has work of its own, of which a part is done. It is called again with `None`.
+    Working {
+        /// Parts done.
+        done: usize,
+        /// All parts.
+        total: usize,
+    },
     /// Nothing: it is finished.
     Done(T),
 }

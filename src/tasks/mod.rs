@@ -3,11 +3,12 @@
 //! Each is a small state machine ([`Job`]) that asks for one request at a time; [`run_jobs`] drives many at once, so
 //! that an engine always has a full batch. [`compact`] maps a history to a shorter one, [`extract`] collects the
 //! user's session constraints turn by turn, [`probe`] puts an A/B question to a long context, and [`judge`] asks
-//! whether a constraint survived. Texts of prompts come in from above: nothing here knows the benchmark.
+//! whether a constraint survived. [`embed`] turns texts into vectors, and is no job: it needs no chat. Texts of prompts come in from above: nothing here knows the benchmark.
 //!
 //! A job never ends a run: what goes wrong with one prompt is a field of that job's output.
 
 pub mod compact;
+pub mod embed;
 pub mod extract;
 pub mod judge;
 pub mod probe;

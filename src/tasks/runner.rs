@@ -25,6 +25,8 @@ pub trait Inference {
     fn template(&self) -> Result<&ChatTemplate, EngineError>;
     /// See [`Engine::context_length`].
     fn context_length(&self) -> usize;
+    /// Is told how far a job is with work of its own, see [`JobStep::Working`].
+    fn own_work(&mut self, _done: usize, _total: usize) {}
 }
 
 impl Inference for Engine {
@@ -100,8 +102,8 @@ pub fn run_jobs<K, J: Job>(
     on_done: &mut dyn FnMut(K, J::Output) -> ControlFlow<()>,
     interrupted: &AtomicBool,
 ) -> Result<RunEnd, RunError> {
-    let mut run = Run { engine, running: BTreeMap::new(), on_done };
-    let end = run.drive(jobs, options, interrupted);
+    let mut run = Run { engine, running: BTreeMap::new(), on_done, interrupted };
+    let end = run.drive(jobs, options);
     // Whatever ended the run, the engine is handed back without this run's requests in it.
     for id in run.running.keys() {
         run.engine.cancel(*id);
@@ -113,6 +115,7 @@ struct Run<'r, K, J: Job> {
     engine: &'r mut dyn Inference,
     running: BTreeMap<SequenceId, (K, J)>,
     on_done: &'r mut dyn FnMut(K, J::Output) -> ControlFlow<()>,
+    interrupted: &'r AtomicBool,
 }
 
 impl<K, J: Job> Run<'_, K, J> {
@@ -120,8 +123,8 @@ impl<K, J: Job> Run<'_, K, J> {
         &mut self,
         mut jobs: impl Iterator<Item = (K, J)>,
         options: &RunOptions,
-        interrupted: &AtomicBool,
     ) -> Result<RunEnd, RunError> {
+        let interrupted = self.interrupted;
         let (tokenizer, template) = (self.engine.tokenizer()?.clone(), self.engine.template()?.clone());
         let context = TaskContext {
             tokenizer: &tokenizer,
@@ -168,6 +171,11 @@ impl<K, J: Job> Run<'_, K, J> {
         loop {
             match job.advance(context, previous.take()) {
                 JobStep::Done(output) => return (self.on_done)(key, output),
+                // Its own work may take long, so an interruption drops it between two parts.
+                JobStep::Working { .. } if self.interrupted.load(Ordering::Relaxed) => {
+                    return ControlFlow::Continue(());
+                }
+                JobStep::Working { done, total } => self.engine.own_work(done, total),
                 JobStep::Submit(request) => match self.engine.submit(request) {
                     Ok(id) => {
                         self.running.insert(id, (key, job));

@@ -62,6 +62,12 @@ pub enum TokenizerError {
         /// The size of the vocabulary, or the largest one allowed.
         vocab_size: usize,
     },
+    /// The library failed on tokens to decode.
+    #[error("tokens cannot be decoded: {message}")]
+    Decode {
+        /// What the library said.
+        message: String,
+    },
     /// `tokenizer.ggml.model` names a kind that longwick does not read.
     #[error(
         "tokenizer.ggml.model is {model:?}; longwick reads \"gpt2\" (byte-level BPE) and \"llama\" (SentencePiece BPE)"

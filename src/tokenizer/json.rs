@@ -3,6 +3,7 @@ use std::{panic::AssertUnwindSafe, path::Path};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tokenizers::AddedToken;
 
 use super::{
     Parts, TokenizerError,
@@ -27,16 +28,18 @@ struct Added {
 }
 
 /// Reads tokenizer.json and, from the same folder, tokenizer_config.json, config.json and generation_config.json
-/// where they are.
-pub(super) fn load(path: &Path) -> Result<Parts, TokenizerError> {
+/// where they are. Special tokens of the texts `added` are put behind the file's own.
+pub(super) fn load(path: &Path, added: &[String]) -> Result<Parts, TokenizerError> {
     let bytes = read(path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     // Read first by our own parser, so that what is not JSON is refused before the library sees it.
     let file: File = serde_json::from_slice(&bytes).map_err(|error| damaged(path, error))?;
-    let inner = parse(path, &bytes)?;
+    let mut inner = parse(path, &bytes)?;
     let config_path = folder.join("tokenizer_config.json");
     let config = read_json(&config_path)?;
     check_added_ids(path, file, &inner)?;
+    let added: Vec<AddedToken> = added.iter().map(|text| AddedToken::from(text.clone(), true)).collect();
+    inner.add_special_tokens(&added);
     let table = TokenTable::new(entries(&inner), spelling(&inner))?;
 
     let bos_id = bos_id(&inner, &config, &table);

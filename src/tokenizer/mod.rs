@@ -22,7 +22,7 @@ use crate::weights::{ModelMetadata, Weights};
 
 pub use error::TokenizerError;
 pub use gguf::{GgufTokenType, GgufVocabulary};
-pub use pipeline::Encoded;
+pub use pipeline::{Encoded, WholeText};
 
 /// A model's tokenizer. Cheap to clone (`Arc` inside).
 #[derive(Clone)]
@@ -67,7 +67,16 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError`] names the file and what is wrong with it.
     pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
-        Ok(Self::from_parts(json::load(path)?))
+        Ok(Self::from_parts(json::load(path, &[])?))
+    }
+
+    /// As [`Self::from_file`], with special tokens of these texts added where the file lacks them; their ids follow the
+    /// file's own, in order.
+    ///
+    /// # Errors
+    /// As [`Self::from_file`].
+    pub fn from_file_with_tokens(path: &Path, added: &[String]) -> Result<Self, TokenizerError> {
+        Ok(Self::from_parts(json::load(path, added)?))
     }
 
     /// From GGUF metadata, or from the tokenizer.json in an HF folder.
@@ -123,6 +132,50 @@ impl Tokenizer {
     /// As [`Self::encode`].
     pub fn encode_rendered(&self, text: &str, literal: &[Range<usize>]) -> Result<Encoded, TokenizerError> {
         self.inner.pipeline.encode_rendered(text, literal)
+    }
+
+    /// Encodes a whole text with what tokenizer.json's post-processor puts around it (`[CLS]` and `[SEP]`, say), or the
+    /// BOS that the model wants where there is none, in at most `limit` tokens. What is cut is the text's end.
+    ///
+    /// Padding and truncation of a tokenizer.json are left out.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub fn encode_whole(
+        &self,
+        text: &str,
+        special: SpecialTokens,
+        limit: usize,
+    ) -> Result<WholeText, TokenizerError> {
+        self.inner.pipeline.encode_whole(text, special, self.inner.bos_id, limit)
+    }
+
+    /// How many tokens [`Self::encode_whole`] puts around a text.
+    pub fn tokens_around(&self) -> usize {
+        self.inner.pipeline.tokens_around(self.inner.bos_id)
+    }
+
+    /// As [`Self::encode`], each token as text: by its spelling in the vocabulary, or, where a tokenizer keeps it
+    /// (Unigram does), the text that an unknown token stands for.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub fn encode_tokens(&self, text: &str, special: SpecialTokens) -> Result<Vec<String>, TokenizerError> {
+        self.inner.pipeline.encode_tokens(text, special)
+    }
+
+    /// The text that tokens, by their spelling in the vocabulary, decode to by tokenizer.json's own decoder, which may
+    /// strip a leading space and tidy punctuation. Without a decoder they are joined by spaces.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Decode`] if the library fails on them.
+    pub fn join_tokens(&self, tokens: Vec<String>) -> Result<String, TokenizerError> {
+        self.inner.pipeline.join_tokens(tokens)
+    }
+
+    /// A token's spelling in the vocabulary (`Ġthe`, `▁the`, `##ing`).
+    pub fn token_text(&self, id: u32) -> Option<String> {
+        self.inner.pipeline.token_text(id)
     }
 
     /// Decodes, special tokens included as text, invalid UTF-8 as U+FFFD. Ids without a token add nothing.

@@ -2,8 +2,10 @@
 use std::{cell::Cell, ops::Range};
 
 use tokenizers::tokenizer::{
-    AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
+    AddedVocabulary, Decoder, Encoding, Model, OffsetReferential, OffsetType, PostProcessor,
+    PreTokenizedString, PreTokenizer,
 };
+use tokenizers::utils::truncation::TruncationDirection;
 
 use super::{SpecialTokens, TokenizerError};
 
@@ -16,9 +18,19 @@ pub struct Encoded {
     pub offsets: Vec<Range<usize>>,
 }
 
+/// A whole text as an encoder takes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WholeText {
+    /// The tokens, with the special ones around them.
+    pub ids: Vec<u32>,
+    /// Whether the text was cut to its limit.
+    pub is_cut: bool,
+}
+
 /// Normaliser, added tokens, pre-tokeniser and merges of one tokenizer.
 ///
-/// Post-processing, padding and truncation of a tokenizer.json are left out: they add or cut tokens.
+/// Post-processing, padding and truncation of a tokenizer.json are left out: they add or cut tokens. Only
+/// [`Pipeline::encode_whole`] post-processes.
 pub(super) struct Pipeline {
     inner: tokenizers::Tokenizer,
     // As `inner`'s, but with the special tokens read as plain text.
@@ -41,6 +53,62 @@ impl Pipeline {
         let encoding =
             pieces.into_encoding(None, 0, OffsetType::None).map_err(|error| failed(text, error))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Encodes at most `limit` tokens, those of the post-processor included; the text's end is what is cut.
+    pub fn encode_whole(
+        &self,
+        text: &str,
+        special: SpecialTokens,
+        bos: Option<u32>,
+        limit: usize,
+    ) -> Result<WholeText, TokenizerError> {
+        let pieces = self.tokenize(text, special)?;
+        let mut encoding: Encoding =
+            pieces.into_encoding(None, 0, OffsetType::None).map_err(|error| failed(text, error))?;
+        let around = self.tokens_around(bos);
+        let room = limit.saturating_sub(around);
+        let is_cut = encoding.len() > room;
+        if is_cut {
+            encoding.truncate(room, 0, TruncationDirection::Right);
+        }
+        let Some(processor) = self.inner.get_post_processor() else {
+            let ids = bos.into_iter().chain(encoding.get_ids().iter().copied()).collect();
+            return Ok(WholeText { ids, is_cut });
+        };
+        let processed = processor.process(encoding, None, true).map_err(|error| failed(text, error))?;
+        Ok(WholeText { ids: processed.get_ids().to_vec(), is_cut })
+    }
+
+    /// How many tokens [`Self::encode_whole`] adds.
+    pub fn tokens_around(&self, bos: Option<u32>) -> usize {
+        match self.inner.get_post_processor() {
+            Some(processor) => processor.added_tokens(false),
+            None => usize::from(bos.is_some()),
+        }
+    }
+
+    /// As [`Self::encode`], each token as text: its spelling, or what it stands for where the vocabulary lacks it.
+    pub fn encode_tokens(&self, text: &str, special: SpecialTokens) -> Result<Vec<String>, TokenizerError> {
+        let pieces = self.tokenize(text, special)?;
+        let encoding =
+            pieces.into_encoding(None, 0, OffsetType::Byte).map_err(|error| failed(text, error))?;
+        Ok(encoding.get_tokens().to_vec())
+    }
+
+    /// The token's spelling in the vocabulary.
+    pub fn token_text(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The text that tokens, by their spelling, decode to.
+    pub fn join_tokens(&self, tokens: Vec<String>) -> Result<String, TokenizerError> {
+        match self.inner.get_decoder() {
+            Some(decoder) => {
+                decoder.decode(tokens).map_err(|error| TokenizerError::Decode { message: error.to_string() })
+            }
+            None => Ok(tokens.join(" ")),
+        }
     }
 
     /// Encodes with special tokens parsed, except where their text lies in a `literal` range.

@@ -21,6 +21,8 @@ pub enum WeightDtype {
     Q5_0,
     /// 32 elements: f16 scale, signed 8-bit values.
     Q8_0,
+    /// 32 elements: 8-bit power of two, 4-bit floats (E2M1).
+    Mxfp4,
     /// 256 elements: 4-bit values, 6-bit scales and minima for each 32.
     Q4K,
     /// 256 elements: 5-bit values, 6-bit scales and minima for each 32.
@@ -31,7 +33,7 @@ pub enum WeightDtype {
 
 impl WeightDtype {
     /// Every supported dtype.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::F32,
         Self::F16,
         Self::Bf16,
@@ -39,6 +41,7 @@ impl WeightDtype {
         Self::Q4_1,
         Self::Q5_0,
         Self::Q8_0,
+        Self::Mxfp4,
         Self::Q4K,
         Self::Q5K,
         Self::Q6K,
@@ -48,7 +51,7 @@ impl WeightDtype {
     pub fn block_elements(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q8_0 => 32,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q8_0 | Self::Mxfp4 => 32,
             Self::Q4K | Self::Q5K | Self::Q6K => 256,
         }
     }
@@ -62,6 +65,7 @@ impl WeightDtype {
             Self::Q4_1 => 20,
             Self::Q5_0 => 22,
             Self::Q8_0 => 34,
+            Self::Mxfp4 => 17,
             Self::Q4K => 144,
             Self::Q5K => 176,
             Self::Q6K => 210,
@@ -78,6 +82,7 @@ impl WeightDtype {
             Self::Q4_1 => "Q4_1",
             Self::Q5_0 => "Q5_0",
             Self::Q8_0 => "Q8_0",
+            Self::Mxfp4 => "MXFP4",
             Self::Q4K => "Q4_K",
             Self::Q5K => "Q5_K",
             Self::Q6K => "Q6_K",

@@ -384,7 +384,7 @@ pub enum WeightsError {
         expected: &'static str,
     },
     /// A dtype our kernels do not read.
-    #[error("{}: tensor {tensor:?} is stored as {dtype}, which is not supported (supported: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q8_0, Q4_K, Q5_K, Q6_K)", file.display())]
+    #[error("{}: tensor {tensor:?} is stored as {dtype}, which is not supported (supported: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q8_0, MXFP4, Q4_K, Q5_K, Q6_K)", file.display())]
     UnsupportedDtype {
         /// The file.
         file: PathBuf,
@@ -392,6 +392,18 @@ pub enum WeightsError {
         tensor: String,
         /// The format's name of the dtype.
         dtype: String,
+    },
+    /// A tensor of another dtype than its place in the model asks for.
+    #[error("{}: tensor {tensor:?} is stored as {found}, expected {expected}", file.display())]
+    Dtype {
+        /// The file.
+        file: PathBuf,
+        /// The name on disk.
+        tensor: String,
+        /// Its dtype.
+        found: String,
+        /// What the model expects.
+        expected: &'static str,
     },
     /// A tensor the model needs.
     #[error("{}: tensor {tensor:?} is missing", file.display())]

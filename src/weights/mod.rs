@@ -11,6 +11,8 @@ mod json;
 pub mod lock;
 pub mod manifest;
 mod mapped;
+mod mapped_matrix;
+mod mxfp4;
 pub mod names;
 mod open;
 pub mod safetensors;
@@ -31,6 +33,8 @@ pub use self::{
     dtype::{Storage, TensorInfo, WeightDtype},
     error::WeightsError,
     gguf::GgufMetadata,
+    mapped_matrix::MappedMatrix,
+    mxfp4::Mxfp4Experts,
     names::Conventions,
 };
 use self::{
@@ -117,6 +121,14 @@ impl Weights {
 
     /// As [`Self::get`], but absence is an error, and the shape must be `shape`.
     pub fn require(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightsError> {
+        self.required_entry(name, shape).map(|(_, view)| view)
+    }
+
+    fn required_entry(
+        &self,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<(&TableEntry, TensorView<'_>), WeightsError> {
         let Some(entry) = self.table.find(name) else {
             return Err(WeightsError::MissingTensor { file: self.path.clone(), tensor: name.into() });
         };
@@ -129,7 +141,31 @@ impl Weights {
                 expected: shape.into(),
             });
         }
-        Ok(view)
+        Ok((entry, view))
+    }
+
+    /// The bytes of a tensor of type `U8`, which is no number of the model but a part of a format (see [`Mxfp4Experts`]).
+    ///
+    /// # Errors
+    /// [`WeightsError::MissingTensor`], [`WeightsError::Dtype`] or [`WeightsError::Shape`].
+    pub fn require_bytes(&self, name: &str, shape: &[usize]) -> Result<&[u8], WeightsError> {
+        let Some(TableEntry { file, info, .. }) = self.table.find(name) else {
+            return Err(WeightsError::MissingTensor { file: self.path.clone(), tensor: name.into() });
+        };
+        let file = &self.files[*file];
+        if info.storage.name() != "U8" {
+            let (tensor, found) = (info.name.clone(), info.storage.name().to_owned());
+            return Err(WeightsError::Dtype { file: file.path.clone(), tensor, found, expected: "U8" });
+        }
+        if info.shape != shape {
+            return Err(WeightsError::Shape {
+                file: file.path.clone(),
+                tensor: info.name.clone(),
+                found: info.shape.clone(),
+                expected: shape.into(),
+            });
+        }
+        Ok(&file.bytes[info.range.clone()])
     }
 
     fn view<'a>(&'a self, entry: &'a TableEntry) -> Result<TensorView<'a>, WeightsError> {

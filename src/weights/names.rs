@@ -42,6 +42,22 @@ const QK_NORM: &[(&str, &str)] = &[("attn_q_norm", "self_attn.q_norm"), ("attn_k
 const GATED_MLP: &[(&str, &str)] =
     &[("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"), ("ffn_down", "mlp.down_proj")];
 
+/// All experts of a layer in one tensor, which HF checkpoints have one of for each expert.
+const EXPERTS: &[(&str, &str)] = &[
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
+];
+
+const QWEN3_ROUTER: &[(&str, &str)] = &[("ffn_gate_inp", "mlp.gate")];
+
+/// HF's sinks have no suffix; here they are `self_attn.sinks.weight`.
+const GPT_OSS: &[(&str, &str)] = &[
+    ("ffn_gate_inp", "mlp.router"),
+    ("attn_sinks", "self_attn.sinks"),
+    ("post_attention_norm", "post_attention_layernorm"),
+];
+
 /// One norm in front of attention and one in front of the MLP.
 const PRE_NORM: &[(&str, &str)] = &[("ffn_norm", "post_attention_layernorm")];
 
@@ -51,6 +67,25 @@ const SANDWICH_NORM: &[(&str, &str)] = &[
     ("ffn_norm", "pre_feedforward_layernorm"),
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
+
+/// Of Gemma 3n and 4: a second embedding, of which every layer sees its own part.
+const PER_LAYER_INPUT: &[(&str, &str)] = &[
+    ("inp_gate", "per_layer_input_gate"),
+    ("proj", "per_layer_projection"),
+    ("post_norm", "post_per_layer_input_norm"),
+];
+
+const PER_LAYER_TOP: &[(&str, &str)] = &[
+    ("token_embd", "model.embed_tokens"),
+    ("output_norm", "model.norm"),
+    ("output", "lm_head"),
+    ("per_layer_token_embd", "model.embed_tokens_per_layer"),
+    ("per_layer_model_proj", "model.per_layer_model_projection"),
+    ("per_layer_proj_norm", "model.per_layer_projection_norm"),
+];
+
+/// Of a block, with the suffix: HF has these as buffers, whose names end without one.
+const BLOCK_BUFFERS: &[(&str, &str)] = &[("layer_output_scale.weight", "layer_scalar")];
 
 const ARCHITECTURES: &[Architecture] = &[
     Architecture {
@@ -66,10 +101,28 @@ const ARCHITECTURES: &[Architecture] = &[
         conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
     },
     Architecture {
+        name: "qwen3moe",
+        top: TOP,
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, EXPERTS, QWEN3_ROUTER, PRE_NORM],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+    },
+    Architecture {
+        name: "gpt-oss",
+        top: TOP,
+        blocks: &[ATTENTION, GATED_MLP, EXPERTS, GPT_OSS],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+    },
+    Architecture {
         name: "gemma3",
         top: TOP,
         blocks: &[ATTENTION, QK_NORM, GATED_MLP, SANDWICH_NORM],
         conventions: Conventions { norm_weights_include_one: true, rope_pairs_interleaved: false },
+    },
+    Architecture {
+        name: "gemma4",
+        top: PER_LAYER_TOP,
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, SANDWICH_NORM, PER_LAYER_INPUT],
+        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
     },
 ];
 
@@ -103,6 +156,10 @@ pub fn canonical_gguf_name(architecture: &str, name: &str) -> Option<String> {
     if layer.parse::<u32>().ok()?.to_string() != layer {
         return None;
     }
+    let mut buffers = BLOCK_BUFFERS.iter();
+    if let Some((_, canonical)) = buffers.find(|(gguf, _)| gguf.rsplit_once('.') == Some((part, suffix))) {
+        return Some(format!("model.layers.{layer}.{canonical}"));
+    }
     let mut parts = known.blocks.iter().copied().flatten();
     let (_, canonical) = parts.find(|(gguf, _)| *gguf == part)?;
     Some(format!("model.layers.{layer}.{canonical}.{suffix}"))
@@ -124,6 +181,9 @@ const SKIPPED: &[&str] = &[
     "mtp",
 ];
 
+/// What a text model's names begin with where it was saved without its task model (Qwen3-Embedding): no `model.` in front.
+const BARE: &[&str] = &["embed_tokens", "layers", "norm"];
+
 /// What a name in an HF checkpoint means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HfName<'a> {
@@ -140,6 +200,9 @@ pub fn canonical_hf_name(name: &str) -> HfName<'_> {
     let part = inner.split('.').next().unwrap_or(inner);
     if SKIPPED.contains(&part) {
         return HfName::Skipped(&name[..name.len() - inner.len() + part.len()]);
+    }
+    if inner == name && BARE.contains(&part) {
+        return HfName::Text(Cow::Owned(format!("{model_prefix}{name}")));
     }
     if let Some(rest) = name.strip_prefix("model.language_model.") {
         return HfName::Text(Cow::Owned(format!("model.{rest}")));

@@ -152,7 +152,7 @@ impl GgufWriter {
 }
 
 /// Dtypes with their ids in GGUF, written down a second time on purpose.
-pub(super) const GGML_IDS: [(WeightDtype, u32); 10] = [
+pub(super) const GGML_IDS: [(WeightDtype, u32); 11] = [
     (WeightDtype::F32, 0),
     (WeightDtype::F16, 1),
     (WeightDtype::Q4_0, 2),
@@ -163,6 +163,7 @@ pub(super) const GGML_IDS: [(WeightDtype, u32); 10] = [
     (WeightDtype::Q5K, 13),
     (WeightDtype::Q6K, 14),
     (WeightDtype::Bf16, 30),
+    (WeightDtype::Mxfp4, 39),
 ];
 
 /// A valid file with every kind of value and every dtype.

@@ -1,7 +1,8 @@
-//! `longwick run` from end to end, through the real binary, with a tiny model that the tests make themselves.
+//! `longwick run`, `compact` and `embed` from end to end, through the real binary, with tiny models.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod lingua;
 mod resume;
 mod runs;
 mod tiny;

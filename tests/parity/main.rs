@@ -1,8 +1,9 @@
 //! Logits and greedy tokens against reference implementations, through the engine alone.
 //!
-//! Three sources of truth: checkpoints of our own making under `tests/fixtures/tiny` (always there,
-//! `scripts/export_fixtures.py` makes them), the tiny checkpoints of the shared data, and the shared logits of two
-//! real GGUF models. The last two skip, and say so, where the files are absent.
+//! Four sources of truth: checkpoints of our own making under `tests/fixtures/tiny` (always there,
+//! `scripts/export_fixtures.py` makes them), the encoders under `tests/fixtures/encoders`
+//! (`scripts/export_encoder_fixtures.py`), the tiny checkpoints of the shared data, and real models. The last two
+//! skip, and say so, where the files are absent.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -10,7 +11,10 @@
 )]
 
 mod assets;
+mod encoders;
+mod gguf;
 mod real;
+mod rewritten;
 mod tiny;
 
 use std::num::NonZeroUsize;

@@ -37,12 +37,17 @@ struct Top {
 }
 
 fn check_folder(folder: &Path) {
+    check_model(folder, folder);
+}
+
+/// Checks the model at `path` against the reference in `folder`.
+fn check_model(path: &Path, folder: &Path) {
     let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
     let reference: Reference = serde_json::from_str(&text).unwrap();
     assert!(!reference.cases.is_empty(), "{}: no cases", folder.display());
-    let mut engine = assets::load(folder, crate::options(16 << 20));
+    let mut engine = assets::load(path, crate::options(16 << 20));
     for case in &reference.cases {
-        let at = format!("{}, {} tokens", folder.display(), case.token_ids.len());
+        let at = format!("{}, {} tokens", path.display(), case.token_ids.len());
         check_last_position(&mut engine, case, &at);
         check_positions(&mut engine, case, &at);
         check_greedy(&mut engine, case, &at);
@@ -126,6 +131,16 @@ fn shared_qwen3() {
 }
 
 #[test]
+fn shared_qwen3_moe() {
+    check_shared("qwen3_moe");
+}
+
+#[test]
+fn shared_gpt_oss() {
+    check_shared("gpt_oss");
+}
+
+#[test]
 fn shared_gemma3() {
     check_shared("gemma3");
 }
@@ -133,6 +148,29 @@ fn shared_gemma3() {
 #[test]
 fn shared_gemma3_with_linear_rope_scaling() {
     check_shared("gemma3_rope_linear");
+}
+
+/// Shaped like E4B: per-layer inputs, shared layers.
+#[test]
+fn shared_gemma4() {
+    check_shared("gemma4");
+}
+
+/// Shaped like E2B: wider feed-forward blocks in shared layers, a soft cap.
+#[test]
+fn shared_gemma4_like_e2b() {
+    check_shared("gemma4_e2b_like");
+}
+
+/// Shaped like 31B: keys as values, two numbers of key heads.
+#[test]
+fn shared_gemma4_like_31b() {
+    check_shared("gemma4_31b_like");
+}
+
+#[test]
+fn shared_qwen3_5() {
+    check_shared("qwen3_5");
 }
 
 /// An untied vocabulary projection, llama3 rope scaling, f16 weights.
@@ -147,8 +185,60 @@ fn own_qwen3() {
     check_folder(&assets::own_fixture("qwen3"));
 }
 
+/// Recurrent layers first, between and last, head sizes that are no multiple of 16.
+#[test]
+fn own_qwen3_5() {
+    check_folder(&assets::own_fixture("qwen3_5"));
+}
+
 /// bf16 weights, the config dialect of older releases, linear rope scaling on the full layers.
 #[test]
 fn own_gemma3() {
     check_folder(&assets::own_fixture("gemma3"));
+}
+
+/// bf16 weights, what differs in full layers written layer by layer, three query heads over one key head, heads of 64
+/// and 256 elements, shared layers, per-layer inputs from a table of its own vocabulary.
+#[test]
+fn own_gemma4() {
+    check_folder(&assets::own_fixture("gemma4"));
+}
+
+/// f16 weights, a config nested as the published ones are, keys as values, heads of 80 and 512 elements, a window larger
+/// than the prompts.
+#[test]
+fn own_gemma4_whose_keys_are_values() {
+    check_folder(&assets::own_fixture("gemma4_keys_are_values"));
+}
+
+/// A dense layer among layers of experts, weights that do not add up to 1, YaRN with whole pairs, f16 weights.
+#[test]
+fn own_qwen3_moe() {
+    check_folder(&assets::own_fixture("qwen3_moe"));
+}
+
+/// One expert, in every second layer.
+#[test]
+fn own_qwen3_moe_of_one_expert() {
+    check_folder(&assets::own_fixture("qwen3_moe_one_expert"));
+}
+
+/// All experts of a layer in one tensor.
+#[test]
+fn own_qwen3_moe_in_gguf() {
+    let folder = assets::own_fixture("qwen3_moe_gguf");
+    check_model(&folder.join("model.gguf"), &folder);
+}
+
+/// The published layout: blocks and scales apart, gate and up rows in turn; the older rope dialect.
+#[test]
+fn own_gpt_oss() {
+    check_folder(&assets::own_fixture("gpt_oss"));
+}
+
+/// The same weights in ggml's blocks, gate and up apart.
+#[test]
+fn own_gpt_oss_in_gguf() {
+    let folder = assets::own_fixture("gpt_oss");
+    check_model(&folder.join("model.gguf"), &folder);
 }

@@ -244,7 +244,7 @@ fn sessions_that_hold_the_pool_are_named() {
     let request = greedy_request(&tokens(16, 300, VOCAB), 10);
     let id = engine.submit(request.clone()).unwrap();
     match engine.step() {
-        Err(EngineError::PoolHeldBySessions { needed, available, total }) => {
+        Err(EngineError::PoolHeldBySessions { resource: "blocks", needed, available, total }) => {
             assert!(needed > available && available < total && total == engine.kv_usage().total);
         }
         other => panic!("{other:?}"),

@@ -15,6 +15,7 @@ mod decoding;
 mod edges;
 mod memory;
 mod real;
+mod recurrent;
 mod schedules;
 mod sessions;
 mod support;

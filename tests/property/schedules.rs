@@ -11,7 +11,7 @@ use proptest::prop_oneof;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::assets;
-use crate::support::{OWN, bits, generate, load_with_blocks, options, sampled, tokens};
+use crate::support::{OWN, WITHOUT_STATES, bits, generate, load_with_blocks, options, plan, sampled, tokens};
 
 const VOCAB: usize = 259;
 const BLOCK: usize = 16;
@@ -57,6 +57,8 @@ struct Setting {
     prefix_cache: bool,
     /// Blocks beyond what the longest request needs; `None`: a pool for everything.
     spare_blocks: Option<usize>,
+    /// State slots beyond what one sequence needs, for models that have states.
+    spare_slots: usize,
 }
 
 fn prompt() -> impl Strategy<Value = Prompt> {
@@ -87,12 +89,13 @@ fn schedule() -> impl Strategy<Value = (Setting, Vec<Action>)> {
     let chunk = prop_oneof![Just(1_usize), Just(7), Just(16), Just(64), Just(300)];
     let sequences = prop_oneof![Just(1_usize), Just(2), Just(32)];
     let spare = prop_oneof![3 => (0_usize..24).prop_map(Some), 1 => Just(None)];
-    let setting = (chunk, sequences, any::<bool>(), spare).prop_map(
-        |(chunk, max_sequences, prefix_cache, spare_blocks)| Setting {
+    let setting = (chunk, sequences, any::<bool>(), spare, 0_usize..12).prop_map(
+        |(chunk, max_sequences, prefix_cache, spare_blocks, spare_slots)| Setting {
             chunk,
             max_sequences,
             prefix_cache,
             spare_blocks,
+            spare_slots,
         },
     );
     (setting, vec(action, 2..22))
@@ -116,11 +119,15 @@ fn request(prompt: &Prompt, kind: &Kind) -> Request {
 }
 
 fn engine(path: &std::path::Path, setting: &Setting) -> Engine {
-    let options = EngineOptions {
+    let mut options = EngineOptions {
         max_sequences: setting.max_sequences,
         prefix_cache: setting.prefix_cache,
+        snapshot_tokens: 64,
         ..options(KvDtype::F32, 1, setting.chunk)
     };
+    let plan = plan(&assets::load(path, options.clone()), &options);
+    options.state_pool_bytes =
+        plan.states.map(|states| ((plan.slots_held() + setting.spare_slots) * states.slot_bytes()) as u64);
     match setting.spare_blocks {
         None => assets::load(path, options),
         Some(spare) => {
@@ -209,6 +216,10 @@ fn random_schedules() {
             if usage.referenced != 0 || usage.free + usage.evictable != usage.total {
                 return Err(TestCaseError::fail(format!("blocks are lost at the end: {usage:?}")));
             }
+            let usage = engine.state_usage();
+            if usage.referenced != 0 || usage.free + usage.evictable != usage.total {
+                return Err(TestCaseError::fail(format!("state slots are lost at the end: {usage:?}")));
+            }
             *preemptions.borrow_mut() += engine.stats().preemptions;
             Ok(())
         });
@@ -238,7 +249,7 @@ fn least_prefill(prompts: &[Vec<u32>]) -> usize {
 
 #[test]
 fn prefill_is_the_least_with_a_large_pool() {
-    for path in OWN.map(assets::own_fixture) {
+    for path in WITHOUT_STATES.map(assets::own_fixture) {
         let strategy =
             (vec((prompt(), 1_usize..9, 0_usize..3), 1..14), prop_oneof![Just(7_usize), Just(64), Just(300)]);
         let config = Config { cases: 24, failure_persistence: None, ..Config::default() };

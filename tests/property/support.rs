@@ -11,7 +11,12 @@ use longwick::kv::KvPlan;
 use longwick::ops::KvDtype;
 
 /// Checkpoints that are always there.
-pub const OWN: [&str; 3] = ["llama", "qwen3", "gemma3"];
+pub const OWN: [&str; 8] =
+    ["llama", "qwen3", "gemma3", "gemma4", "gemma4_keys_are_values", "qwen3_moe", "gpt_oss", "qwen3_5"];
+
+/// Those of them whose cached prefixes may end at any block.
+pub const WITHOUT_STATES: [&str; 7] =
+    ["llama", "qwen3", "gemma3", "gemma4", "gemma4_keys_are_values", "qwen3_moe", "gpt_oss"];
 
 /// Tokens of the long prompts: past ten spans of 256 keys and every window, and at no edge itself.
 pub const LONG: usize = 2_563;
@@ -58,6 +63,12 @@ pub fn plan(engine: &Engine, options: &EngineOptions) -> KvPlan {
     KvPlan::new(&engine.config().layer_kv(), options.block_size, options.kv_dtype).unwrap()
 }
 
+/// Tokens of whose multiples a cached prefix ends at one: of blocks, and of snapshots where there are states.
+pub fn prefix_unit(engine: &Engine, options: &EngineOptions) -> usize {
+    let plan = plan(engine, options);
+    if plan.states.is_some() { plan.snapshot_unit() } else { plan.block_size }
+}
+
 /// An engine whose pool has exactly as many blocks as `blocks` says of the plan.
 pub fn load_with_blocks(
     path: &Path,
@@ -100,6 +111,7 @@ pub fn questions(prompt: &[u32]) -> Vec<Request> {
         greedy_request(prompt, 40),
         Request::new(prompt.to_vec(), RequestKind::Generate(sampled(24, 5))),
         Request::new(prompt.to_vec(), RequestKind::Score { continuations }),
+        Request::new(prompt.to_vec(), RequestKind::Hidden),
     ]
 }
 
@@ -117,6 +129,7 @@ pub fn bits(output: &RequestOutput) -> Vec<u64> {
             .iter()
             .flat_map(|choice| [choice.sum.to_bits(), choice.tokens as u64, choice.probability.to_bits()])
             .collect(),
+        RequestOutput::Hidden(state) => floats(state),
         RequestOutput::Logits(positions) => positions
             .iter()
             .flat_map(|found| {

@@ -8,7 +8,7 @@ use longwick::ops::KvDtype;
 use crate::assets;
 use crate::support::{
     LONG, OWN, assert_same, generate, greedy_request, load_with_blocks, logits_request, options, plain,
-    questions, run, run_all, run_together, sampled, tokens,
+    prefix_unit, questions, run, run_all, run_together, sampled, tokens,
 };
 
 const BOTH: [KvDtype; 2] = [KvDtype::F32, KvDtype::Bf16];
@@ -16,10 +16,18 @@ const BOTH: [KvDtype; 2] = [KvDtype::F32, KvDtype::Bf16];
 const VOCAB: usize = 259;
 
 fn shared() -> Vec<PathBuf> {
-    ["qwen3", "gemma3", "gemma3_rope_linear"]
-        .iter()
-        .filter_map(|name| assets::shared_data(&format!("tiny/{name}")))
-        .collect()
+    let names = [
+        "qwen3",
+        "qwen3_moe",
+        "qwen3_5",
+        "gpt_oss",
+        "gemma3",
+        "gemma3_rope_linear",
+        "gemma4",
+        "gemma4_e2b_like",
+        "gemma4_31b_like",
+    ];
+    names.iter().filter_map(|name| assets::shared_data(&format!("tiny/{name}"))).collect()
 }
 
 #[test]
@@ -115,11 +123,13 @@ fn prefix_hits() {
             [1, 16, 17, 41, 255, 256, 257, 1_000, 2_048, 2_500, LONG].into_iter().enumerate()
         {
             let (dtype, expected) = (BOTH[index % 2], &expected[index % 2]);
-            let mut engine = assets::load(&path, options(dtype, 2, 200));
+            let options = options(dtype, 2, 200);
+            let mut engine = assets::load(&path, options.clone());
+            let unit = prefix_unit(&engine, &options);
             engine.run(greedy_request(&prompt[..length], 1)).unwrap();
             let what = format!("{}, {dtype:?}, {length} tokens cached", path.display());
             let first = engine.run(requests[0].clone()).unwrap();
-            assert_eq!(first.cached_tokens, length.min(LONG - 1) / 16 * 16, "{what}");
+            assert_eq!(first.cached_tokens, length.min(LONG - 1) / unit * unit, "{what}");
             assert_eq!(first.cached_tokens + first.prefilled_tokens, LONG, "{what}");
             assert_same(&[crate::support::bits(&first.output)], &expected[..1], &what);
             assert_same(&run_all(&mut engine, &requests[1..]), &expected[1..], &what);
@@ -132,14 +142,18 @@ fn prefix_hits() {
 fn branches_in_mid_history() {
     let history = tokens(11, LONG, VOCAB);
     for path in OWN.map(assets::own_fixture) {
-        let mut engine = assets::load(&path, options(KvDtype::F32, 2, 256));
-        engine.run(greedy_request(&history, 1)).unwrap();
-        for (seed, at) in [(12, 100), (13, 777), (14, 1_024), (15, 2_400)] {
+        let options = options(KvDtype::F32, 2, 256);
+        let mut engine = assets::load(&path, options.clone());
+        let unit = prefix_unit(&engine, &options);
+        let places = [(12, 100), (13, 777), (14, 1_024), (15, 2_400)];
+        let boundaries = places.map(|(_, at)| at).to_vec();
+        engine.run(Request { boundaries, ..greedy_request(&history, 1) }).unwrap();
+        for (seed, at) in places {
             let branch = [&history[..at], &tokens(seed, 60, VOCAB)[..]].concat();
             let request = greedy_request(&branch, 12);
             let expected = plain(&path, KvDtype::F32, std::slice::from_ref(&request));
             let completion = engine.run(request).unwrap();
-            assert_eq!(completion.cached_tokens, at / 16 * 16, "{}, branch at {at}", path.display());
+            assert_eq!(completion.cached_tokens, at / unit * unit, "{}, branch at {at}", path.display());
             let found = [crate::support::bits(&completion.output)];
             assert_same(&found, &expected, &format!("{}, branch at {at}", path.display()));
         }

@@ -52,6 +52,7 @@ fn instructions_of_every_kind_are_kept() {
     for name in [QWEN3, QWEN35, GEMMA3, GPT_OSS] {
         check_named(name, &messages, &[FoldedIntoSystem]);
     }
+    assert_eq!(check(&ChatTemplate::harmony(), &messages), [], "every message keeps its role");
     // These two write any role's name as it is.
     for name in [GEMMA4, SMOLLM2] {
         check_named(name, &messages, &[]);

@@ -6,7 +6,7 @@ use crate::chat::{
     RenderOptions,
     date::Date,
     environment::{RenderFailure, Template},
-    render::Renderer,
+    render::{Format, Renderer},
     turn,
 };
 
@@ -28,7 +28,13 @@ fn outcome(
         ..options()
     };
     let date = Date::parse(&options.date).expect("a date");
-    let renderer = Renderer { template, options: &options, date, bos_text: "<bos>", eos_text: "<eos>" };
+    let renderer = Renderer {
+        format: Format::Jinja(template),
+        options: &options,
+        date,
+        bos_text: "<bos>",
+        eos_text: "<eos>",
+    };
     match renderer.text(&turn::turns(&conversation(messages)), &mut str::to_owned) {
         Ok(text) => ("text", text),
         Err(RenderFailure::Refused(words)) => ("refusal", words),

@@ -2,6 +2,8 @@
 #![allow(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
 mod adapting;
 mod goldens;
+mod harmony;
+mod harmony_parsing;
 mod hostile;
 mod parsing;
 mod prompts;

@@ -90,6 +90,10 @@ impl RunConfig {
         if extracts && self.extract.is_none() {
             return Err(("extract".into(), "is missing, and a compactor has +extractor".into()));
         }
+        let encodes = self.compact.compactors.iter().any(|spec| spec.needs_encoder());
+        if encodes && self.compact.encoder.is_none() {
+            return Err(("compact.encoder".into(), "is missing, and a compactor is llmlingua2".into()));
+        }
         if self.probe.as_ref().is_some_and(|probe| probe.conditions.0.is_empty()) {
             return Err((
                 "probe.conditions".into(),
@@ -101,6 +105,7 @@ impl RunConfig {
         }
         let used = [
             ("compact.model", Some(&self.compact.model)),
+            ("compact.encoder", self.compact.encoder.as_ref()),
             ("extract.model", self.extract.as_ref().map(|table| &table.model)),
             ("judge.model", Some(&self.judge.model)),
             ("probe.model", self.probe.as_ref().map(|table| &table.model)),

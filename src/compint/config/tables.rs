@@ -268,6 +268,8 @@ pub enum KvElement {
 pub struct CompactTable {
     /// The model that summarises, and whose tokenizer counts.
     pub model: String,
+    /// The encoder of `llmlingua2`.
+    pub encoder: Option<String>,
     /// `recent-5`, `llm:anthropic`, `user-turns:800+extractor` and so on.
     pub compactors: Vec<CompactorSpec>,
     /// What becomes of a summary that was cut off.

@@ -68,6 +68,8 @@ fn what_is_wrong_is_named_by_file_and_key() {
         (SMALL.replace("[run]", "[run]\ndate = '2026-13-01'"), "run.date"),
         (SMALL.replace("recent-5", "recent-0"), "recent-0"),
         (SMALL.replace("recent-5", "recent-5+extractor"), "extract"),
+        (SMALL.replace("recent-5", "llmlingua2"), "compact.encoder"),
+        (SMALL.replace("compactors", "encoder = 'n'\ncompactors"), "compact.encoder"),
         (SMALL.replace("\"llm:continuity\"", "\"recent-5\""), "occurs twice"),
         (SMALL.replace("[judge]\nmodel = \"m\"", "[judge]\nmodel = \"n\""), "judge.model"),
         (SMALL.replace("\"upper_bound\", ", "\"sideways\", "), "sideways"),

@@ -2,6 +2,7 @@
 
 use super::experiment::Experiment;
 use super::phases::Step;
+use super::run::RunObserver;
 use super::sources::PreparedInstance;
 use super::weights::Weights;
 use super::work::{Work, WorkOutput, extraction_was_refused, was_refused};
@@ -9,6 +10,7 @@ use super::{Cell, KeyBase, NewResult, ResultSink, RunnerError, result_key};
 use crate::compint::{Condition, NamedSummary};
 use crate::history::{Message, Role};
 use crate::tasks::GenerationSettings;
+use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::compact::{
     CompactJob, CompactionFailure, CompactionInput, CompactionResult, CompactorSpec, SummaryPrompt,
 };
@@ -59,6 +61,10 @@ pub(super) struct Collector<'a> {
     pub(super) date: &'a str,
     pub(super) weights: &'a Weights,
     pub(super) sink: &'a mut dyn ResultSink,
+    /// The encoder of `llmlingua2`, once it is needed.
+    pub(super) encoder: &'a mut Option<Arc<LlmLingua2>>,
+    /// Is told how far the encoder's load is.
+    pub(super) observer: &'a mut dyn RunObserver,
     /// Keys of the results that this session made.
     pub(super) made: &'a HashSet<String>,
 }
@@ -127,15 +133,23 @@ impl Collector<'_> {
             batch.tasks[index].cells += 1;
             return Ok(false);
         }
-        let weight = self.weights.of(step);
-        if self.sink.get(key)?.is_some() {
-            batch.settle(1, weight);
-            batch.reused += usize::from(!self.made.contains(key));
+        if self.settle_kept(batch, step, key)? {
             return Ok(true);
         }
+        let weight = self.weights.of(step);
         batch.by_key.insert(key.to_owned(), batch.tasks.len());
         batch.tasks.push(Task { key: key.to_owned(), kind, work: work(), cells: 1, weight });
         Ok(false)
+    }
+
+    /// Counts a place as filled where its result is there; whether it is.
+    fn settle_kept(&self, batch: &mut Batch, step: Step, key: &str) -> Result<bool, RunnerError> {
+        let is_kept = self.sink.get(key)?.is_some();
+        if is_kept {
+            batch.settle(1, self.weights.of(step));
+            batch.reused += usize::from(!self.made.contains(key));
+        }
+        Ok(is_kept)
     }
 
     fn load<T: DeserializeOwned>(&self, kind: &'static str, key: &str) -> Result<Option<T>, RunnerError> {
@@ -175,7 +189,25 @@ impl Collector<'_> {
             let prompt = (protocol.compaction.get(name), &protocol.transcript);
             (prompt, experiment.compact_settings(), experiment.config.compact.cutoff)
         });
-        self.key("compact", Step::Compact, &(&base, &*prepared.messages, asked))
+        match experiment.encoder.as_ref().filter(|_| spec.needs_encoder()) {
+            Some((_, encoder)) => {
+                let encoder = (&encoder.digest, &encoder.arithmetic);
+                self.key("compact", Step::Compact, &(&base, &*prepared.messages, encoder))
+            }
+            None => self.key("compact", Step::Compact, &(&base, &*prepared.messages, asked)),
+        }
+    }
+
+    /// The encoder, loaded on first use: a run that finds its compactions done needs none.
+    fn encoder(&mut self) -> Result<Option<Arc<LlmLingua2>>, RunnerError> {
+        if let (None, Some((path, _))) = (&self.encoder, &self.experiment.encoder) {
+            let observer = &mut *self.observer;
+            let threads = self.experiment.options.threads;
+            let loaded =
+                LlmLingua2::load(path, threads, &mut |done, total| observer.loading(path, done, total))?;
+            *self.encoder = Some(Arc::new(loaded));
+        }
+        Ok(self.encoder.clone())
     }
 
     fn compact(&mut self, prepared: &PreparedInstance, batch: &mut Batch) -> Result<(), RunnerError> {
@@ -190,9 +222,15 @@ impl Collector<'_> {
                     as Arc<dyn SummaryPrompt>),
                 None => None,
             };
+            // An encoder is not loaded for what is there already.
+            if spec.needs_encoder() && self.settle_kept(batch, Step::Compact, &key)? {
+                continue;
+            }
+            let encoder = if spec.needs_encoder() { self.encoder()? } else { None };
             let input = CompactionInput {
                 history: prepared.messages.clone(),
                 prompt,
+                encoder,
                 settings: experiment.compact_settings(),
                 cutoff: experiment.config.compact.cutoff,
                 constraints: None,

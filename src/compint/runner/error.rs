@@ -5,6 +5,7 @@ use crate::compint::{InstanceError, ProtocolError};
 use crate::engine::EngineError;
 use crate::history::ImportError;
 use crate::tasks::RunError;
+use crate::tasks::compact::lingua::LinguaError;
 use crate::tasks::judge::LabelError;
 use crate::tokenizer::TokenizerError;
 use crate::weights::fetch::FetchError;
@@ -51,6 +52,9 @@ pub enum RunnerError {
     /// The engine failed.
     #[error(transparent)]
     Engine(Box<EngineError>),
+    /// The encoder of `llmlingua2` cannot be loaded.
+    #[error(transparent)]
+    Encoder(#[from] LinguaError),
     /// A batch of work failed as a whole.
     #[error(transparent)]
     Run(Box<RunError>),

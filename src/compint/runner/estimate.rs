@@ -111,7 +111,48 @@ impl Experiment {
                 stages.push((step, stage));
             }
         }
+        stages.extend(self.encoder_cost(counts)?);
         Ok(stages)
+    }
+
+    /// What `llmlingua2` costs: the encoder reads each instance's history once.
+    fn encoder_cost(&self, counts: TokenCounts) -> Result<Option<(Step, StageEstimate)>, RunnerError> {
+        let (Some((model, encoder)), Some(phase)) =
+            (&self.encoder, self.phases().into_iter().find(|phase| phase.steps.contains(&Step::Compact)))
+        else {
+            return Ok(None);
+        };
+        let Some(identity) = self.identities.get(&phase.model) else { return Ok(None) };
+        let mut kinds: Vec<_> = self
+            .config
+            .compact
+            .compactors
+            .iter()
+            .filter(|spec| spec.needs_encoder())
+            .map(|spec| &spec.kind)
+            .collect();
+        kinds.dedup();
+        let mut cost = Cost::default();
+        for group in self.sources.groups(&self.protocol, self.constraints.as_ref())? {
+            let Some(first) = group.first() else { continue };
+            // Its own tokens are not counted: a tokenizer's counts differ by less than the rate is uncertain.
+            let history = match counts {
+                TokenCounts::Own => count_tokens(&identity.tokenizer, &first.messages)?,
+                TokenCounts::OfHaystacks => first.instance.token_length,
+            };
+            cost.add(group.len() * kinds.len(), history, history, 0);
+        }
+        let stage = StageEstimate {
+            stage: "compact (encoder)",
+            model: model.clone(),
+            prefills: cost.prefills,
+            prompt_tokens: cost.prompt,
+            computed_tokens: cost.computed,
+            output_tokens: 0,
+            memory: (encoder.weight_bytes, 0),
+            seconds: cost.computed as f64 * encoder.config.weights_per_token() as f64 / PREFILL_MULTIPLY_ADDS,
+        };
+        Ok(Some((Step::Compact, stage)))
     }
 
     fn cost(

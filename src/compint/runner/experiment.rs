@@ -6,7 +6,7 @@ use super::sources::Sources;
 use crate::compint::Protocol;
 use crate::compint::config::{KvElement, RunConfig};
 use crate::compint::protocol::ExtractionPrompt;
-use crate::engine::{EngineOptions, ModelIdentity};
+use crate::engine::{EncoderIdentity, EngineOptions, ModelIdentity};
 use crate::ops::KvDtype;
 use crate::tasks::judge::{RetentionLabel, load_labels};
 use crate::weights::fetch::resolve_model;
@@ -27,6 +27,8 @@ pub struct Experiment {
     /// Model names to paths, and paths to what is there.
     pub(super) paths: BTreeMap<String, PathBuf>,
     pub(super) identities: BTreeMap<PathBuf, ModelIdentity>,
+    /// The encoder of `llmlingua2`, where a compactor is one.
+    pub(super) encoder: Option<(PathBuf, EncoderIdentity)>,
 }
 
 impl Experiment {
@@ -68,6 +70,10 @@ impl Experiment {
             }
             paths.insert(name.to_owned(), path);
         }
+        let encoder = match config.compact.compactors.iter().any(|spec| spec.needs_encoder()) {
+            true => read_encoder(&config, &options)?,
+            false => None,
+        };
         let counting = config.probe.as_ref().map_or(&config.compact.model, |probe| &probe.model);
         let tokenizer = &identities[&paths[counting]].tokenizer;
         let sources = Sources::load(&config, &protocol, tokenizer)?;
@@ -82,6 +88,7 @@ impl Experiment {
             options,
             paths,
             identities,
+            encoder,
         })
     }
 
@@ -120,6 +127,19 @@ impl Experiment {
         let per_history = self.constraints.as_ref().map_or(self.protocol.constraints.len(), HashSet::len);
         self.sources.num_histories() * per_history
     }
+}
+
+fn read_encoder(
+    config: &RunConfig,
+    options: &EngineOptions,
+) -> Result<Option<(PathBuf, EncoderIdentity)>, RunnerError> {
+    // Loading the config checked that there is one.
+    let Some(name) = &config.compact.encoder else { return Ok(None) };
+    let Some(table) = config.model(name) else { return Ok(None) };
+    let path = resolve_model(&table.model)
+        .map_err(|source| RunnerError::Model { name: name.to_owned(), source: Box::new(source) })?;
+    let identity = EncoderIdentity::read(&path, options.threads)?;
+    Ok(Some((path, identity)))
 }
 
 fn wanted_constraints(config: &RunConfig, protocol: &Protocol) -> Result<Option<HashSet<u32>>, RunnerError> {

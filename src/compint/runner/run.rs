@@ -9,6 +9,7 @@ use super::weights::{Clock, Weights};
 use super::{NewResult, ResultSink, RunPlan, RunnerError};
 use crate::compint::metrics::Agreement;
 use crate::engine::{EngineStats, MemoryReport, ModelHost};
+use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::judge::Verdict;
 use crate::tasks::{RunEnd, RunOptions, run_jobs};
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -71,6 +73,8 @@ struct Session<'a> {
     observer: &'a mut dyn RunObserver,
     interrupted: &'a AtomicBool,
     host: ModelHost,
+    /// The encoder of `llmlingua2`, while compactions are made.
+    encoder: Option<Arc<LlmLingua2>>,
     /// The load that each model's engine is of.
     current: BTreeMap<PathBuf, i64>,
     log: RefCell<PromptLog>,
@@ -125,6 +129,7 @@ impl Experiment {
             observer,
             interrupted,
             host: ModelHost::new(budget, self.options.clone()),
+            encoder: None,
             current: BTreeMap::new(),
             log: RefCell::default(),
             report: RunReport { date, ..RunReport::default() },
@@ -158,6 +163,7 @@ impl Session<'_> {
                 }
             }
         }
+        self.encoder = None;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -181,6 +187,8 @@ impl Session<'_> {
             date: &date,
             weights: &self.weights,
             sink: &mut *self.sink,
+            encoder: &mut self.encoder,
+            observer: &mut *self.observer,
             made: &self.made,
         };
         for &step in steps {
@@ -198,6 +206,8 @@ impl Session<'_> {
             date: &date,
             weights: &self.weights,
             sink: &mut *self.sink,
+            encoder: &mut self.encoder,
+            observer: &mut *self.observer,
             made: &self.made,
         };
         let keys = collector.labels(&mut batch)?;

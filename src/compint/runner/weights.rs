@@ -31,7 +31,8 @@ impl Weights {
     }
 
     pub(super) fn of(&self, step: Step) -> f64 {
-        self.by_step.iter().find(|(other, _)| *other == step).map_or(0.0, |(_, weight)| *weight)
+        let own = self.by_step.iter().filter(|(other, _)| *other == step);
+        own.map(|(_, weight)| weight).sum()
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) enum WorkOutput {
 fn map<T>(step: JobStep<T>, wrap: impl FnOnce(T) -> WorkOutput) -> JobStep<WorkOutput> {
     match step {
         JobStep::Submit(request) => JobStep::Submit(request),
+        JobStep::Working { done, total } => JobStep::Working { done, total },
         JobStep::Done(output) => JobStep::Done(wrap(output)),
     }
 }

@@ -1,31 +1,40 @@
 //! The Hugging Face dialect: `config.json`, with `rope_scaling` or `rope_parameters`, nested or not.
 
+mod experts;
+mod recurrent;
+mod rope;
+
 use serde_json::Value;
 
-use super::{Activation, Family, ModelConfig, RopeScaling, RopeSettings};
+use super::gemma4::Gemma4Settings;
+use super::{Activation, Family, KvHeads, ModelConfig};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
-/// Every sixth layer of Gemma 3 is a full one where the config names no pattern.
-const GEMMA3_LAYER_PERIOD: usize = 6;
+/// Every sixth layer of Gemma 3 and 4 is a full one where the config names no pattern.
+const GEMMA_LAYER_PERIOD: usize = 6;
 
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     object: &'a Value,
     file: &'a str,
 }
 
 impl<'a> Fields<'a> {
-    fn fail<T>(&self, field: &str, reason: impl Into<String>) -> Result<T, ModelError> {
+    pub(super) fn fail<T>(&self, field: &str, reason: impl Into<String>) -> Result<T, ModelError> {
         let (file, field) = (self.file.to_owned(), field.to_owned());
         Err(ModelError::Config { file, field, reason: reason.into() })
     }
 
     /// The field, where it is there and not null.
-    fn get(&self, field: &str) -> Option<&'a Value> {
+    pub(super) fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|value| !value.is_null())
     }
 
-    fn size(&self, field: &str) -> Result<Option<usize>, ModelError> {
+    pub(super) fn is_null(&self, field: &str) -> bool {
+        self.object.get(field).is_some_and(Value::is_null)
+    }
+
+    pub(super) fn size(&self, field: &str) -> Result<Option<usize>, ModelError> {
         let Some(value) = self.get(field) else { return Ok(None) };
         match value.as_u64().and_then(|value| usize::try_from(value).ok()) {
             Some(size) => Ok(Some(size)),
@@ -33,18 +42,30 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn required_size(&self, field: &str) -> Result<usize, ModelError> {
+    pub(super) fn required_size(&self, field: &str) -> Result<usize, ModelError> {
         match self.size(field)? {
             Some(size) => Ok(size),
             None => self.fail(field, "is missing"),
         }
     }
 
-    fn float(&self, field: &str) -> Result<Option<f32>, ModelError> {
+    fn number(&self, field: &str) -> Result<Option<f64>, ModelError> {
         let Some(value) = self.get(field) else { return Ok(None) };
         match value.as_f64() {
-            Some(number) => Ok(Some(number as f32)),
+            Some(number) => Ok(Some(number)),
             None => self.fail(field, format!("{value} is not a number")),
+        }
+    }
+
+    fn float(&self, field: &str) -> Result<Option<f32>, ModelError> {
+        Ok(self.number(field)?.map(|number| number as f32))
+    }
+
+    pub(super) fn flag(&self, field: &str) -> Result<Option<bool>, ModelError> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(value) => self.fail(field, format!("{value} is not true or false")),
         }
     }
 
@@ -56,9 +77,20 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn object(&self, field: &str) -> Option<Fields<'a>> {
+    pub(super) fn object(&self, field: &str) -> Option<Fields<'a>> {
         let object = self.get(field).filter(|value| value.is_object())?;
         Some(Fields { object, file: self.file })
+    }
+
+    /// Refuses fields that are not `known`.
+    pub(super) fn refuse_others(&self, known: &[&str]) -> Result<(), ModelError> {
+        let mut fields = self.object.as_object().into_iter().flat_map(|object| object.keys());
+        match fields.find(|field| !known.contains(&field.as_str())) {
+            Some(other) => {
+                self.fail(other, format!("is not supported here (supported: {})", known.join(", ")))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -69,7 +101,7 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         return fields.fail("model_type", "is missing");
     };
     let family = Family::from_name(model_type, file)?;
-    refuse_what_is_not_built(&fields)?;
+    refuse_what_is_not_built(&fields, family)?;
     let hidden_size = fields.required_size("hidden_size")?;
     let num_heads = fields.required_size("num_attention_heads")?;
     let head_dim = match fields.size("head_dim")? {
@@ -77,51 +109,91 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         None => hidden_size.checked_div(num_heads).unwrap_or(0),
     };
     let num_layers = fields.required_size("num_hidden_layers")?.min(1 << 20);
-    let gemma = family == Family::Gemma3;
-    let (rope, rope_sliding) = ropes(&fields, family, head_dim)?;
-    let scalar = fields.float("query_pre_attn_scalar")?.filter(|_| gemma);
+    let num_kv_heads = fields.size("num_key_value_heads")?.unwrap_or(num_heads);
+    let vocab_size = fields.required_size("vocab_size")?;
+    let layer_windows = layer_windows(&fields, family, num_layers)?;
+    let heads = KvHeads { kv_heads: num_kv_heads, head_dim };
+    let gemma4 = match family {
+        Family::Gemma4 => Some(Gemma4Settings::read(&fields, &layer_windows, heads, vocab_size)?),
+        _ => None,
+    };
+    let full_head_dim = gemma4.map_or(head_dim, |gemma4| gemma4.full_heads.head_dim);
+    let gemma = matches!(family, Family::Gemma3 | Family::Gemma4);
+    let (rope, rope_sliding) = rope::read(&fields, family, full_head_dim, head_dim)?;
     Ok(ModelConfig {
         family,
-        vocab_size: fields.required_size("vocab_size")?,
+        vocab_size,
         hidden_size,
         intermediate_size: fields.required_size("intermediate_size")?,
+        experts: experts::read(&fields, family, num_layers)?,
         num_heads,
-        num_kv_heads: fields.size("num_key_value_heads")?.unwrap_or(num_heads),
+        num_kv_heads,
         head_dim,
         rms_norm_eps: fields.float("rms_norm_eps")?.unwrap_or(1e-6),
-        norm_offset: if gemma { 1.0 } else { 0.0 },
+        norm_offset: if matches!(family, Family::Gemma3 | Family::Qwen3_5) { 1.0 } else { 0.0 },
         context_length: fields.required_size("max_position_embeddings")?,
-        layer_windows: layer_windows(&fields, family, num_layers)?,
+        layer_windows,
         rope,
         rope_sliding,
         rope_layout: RopeLayout::HalfRotation,
-        attention_scale: 1.0 / scalar.unwrap_or(head_dim as f32).sqrt(),
-        activation: activation(&fields, gemma)?,
+        recurrent: recurrent::read(&fields, family, num_layers)?,
+        // gpt-oss has biases unless its config says otherwise.
+        attention_bias: fields.flag("attention_bias")?.unwrap_or(family == Family::GptOss),
+        attention_sinks: family == Family::GptOss,
+        attention_output_gate: family == Family::Qwen3_5,
+        attention_scale: attention_scale(&fields, family, head_dim)?,
+        activation: activation(&fields, family)?,
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: fields.float("attn_logit_softcapping")?,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
+        needs_head: fields.get("tie_word_embeddings") == Some(&Value::Bool(false)),
+        gemma4,
     })
 }
 
 /// Settings that change the arithmetic and that no family here has.
-fn refuse_what_is_not_built(fields: &Fields<'_>) -> Result<(), ModelError> {
-    for field in ["attention_bias", "mlp_bias", "use_bidirectional_attention"] {
+fn refuse_what_is_not_built(fields: &Fields<'_>, family: Family) -> Result<(), ModelError> {
+    // The biases of a gated projection would alternate as its rows do.
+    let gated = (family == Family::Qwen3_5).then_some("attention_bias");
+    for field in ["mlp_bias", "use_bidirectional_attention"].into_iter().chain(gated) {
         if fields.get(field).and_then(Value::as_bool) == Some(true) {
             return fields.fail(field, "true is not supported");
         }
     }
-    if fields.object("quantization_config").is_some() {
-        return fields.fail("quantization_config", "quantised HF checkpoints are not supported");
+    let Some(quantization) = fields.object("quantization_config") else { return Ok(()) };
+    match quantization.text("quant_method")? {
+        Some("mxfp4") if family == Family::GptOss => Ok(()),
+        method => {
+            let method = method.unwrap_or("no quant_method");
+            fields.fail(
+                "quantization_config",
+                format!("{method}: only gpt-oss may be quantised here, by mxfp4"),
+            )
+        }
     }
-    Ok(())
 }
 
-fn activation(fields: &Fields<'_>, gemma: bool) -> Result<Activation, ModelError> {
+fn attention_scale(fields: &Fields<'_>, family: Family, head_dim: usize) -> Result<f32, ModelError> {
+    Ok(match family {
+        Family::Gemma3 => 1.0 / fields.float("query_pre_attn_scalar")?.unwrap_or(head_dim as f32).sqrt(),
+        Family::Gemma4 => 1.0,
+        _ => 1.0 / (head_dim as f32).sqrt(),
+    })
+}
+
+fn activation(fields: &Fields<'_>, family: Family) -> Result<Activation, ModelError> {
+    if family == Family::GptOss {
+        let alpha = fields.float("swiglu_alpha")?.unwrap_or(1.702);
+        return match fields.float("swiglu_limit")?.unwrap_or(7.0) {
+            limit if limit > 0.0 && limit.is_finite() => Ok(Activation::ClampedSwiglu { alpha, limit }),
+            limit => fields.fail("swiglu_limit", format!("{limit} is not positive and finite")),
+        };
+    }
     let field = if fields.get("hidden_activation").is_some() { "hidden_activation" } else { "hidden_act" };
     match fields.text(field)? {
         Some("silu") => Ok(Activation::Silu),
         Some("gelu_pytorch_tanh") => Ok(Activation::GeluTanh),
-        None if gemma => Ok(Activation::GeluTanh),
+        None if matches!(family, Family::Gemma3 | Family::Gemma4) => Ok(Activation::GeluTanh),
         None => Ok(Activation::Silu),
         Some(other) => fields.fail(field, format!("{other:?} is not supported")),
     }
@@ -143,76 +215,27 @@ fn layer_windows(
             .map(|kind| match (kind.as_str(), window) {
                 (Some("full_attention"), _) => Ok(None),
                 (Some("sliding_attention"), Some(window)) => Ok(Some(window)),
+                (Some("linear_attention"), _) if family == Family::Qwen3_5 => Ok(None),
                 (Some("sliding_attention"), None) => fields.fail("sliding_window", "is missing"),
                 _ => fields.fail("layer_types", format!("{kind} is not supported")),
             })
             .collect();
     }
-    if family != Family::Gemma3 {
+    if family == Family::GptOss {
+        let Some(window) = window else { return fields.fail("sliding_window", "is missing") };
+        return Ok((0..num_layers).map(|layer| layer.is_multiple_of(2).then_some(window)).collect());
+    }
+    if !matches!(family, Family::Gemma3 | Family::Gemma4) {
         if fields.get("use_sliding_window").and_then(Value::as_bool) == Some(true) {
             return fields.fail("use_sliding_window", "true without layer_types is not supported");
         }
         return Ok(vec![None; num_layers]);
     }
     let period = fields.size("sliding_window_pattern")?.or(fields.size("_sliding_window_pattern")?);
-    let period = period.unwrap_or(GEMMA3_LAYER_PERIOD);
+    let period = period.unwrap_or(GEMMA_LAYER_PERIOD);
     let Some(window) = window else { return fields.fail("sliding_window", "is missing") };
-    Ok((0..num_layers).map(|layer| (!(layer + 1).is_multiple_of(period)).then_some(window)).collect())
-}
-
-/// The rotary settings of full and of sliding layers.
-fn ropes(
-    fields: &Fields<'_>,
-    family: Family,
-    head_dim: usize,
-) -> Result<(RopeSettings, RopeSettings), ModelError> {
-    if let Some(parameters) = fields.object("rope_parameters") {
-        let full = parameters.object("full_attention");
-        if let (Some(full), Some(sliding)) = (full, parameters.object("sliding_attention")) {
-            return Ok((rope(&full, None, head_dim)?, rope(&sliding, None, head_dim)?));
-        }
-        let settings = rope(&parameters, fields.float("rope_theta")?, head_dim)?;
-        return Ok((settings, settings));
-    }
-    let theta = fields.float("rope_theta")?;
-    let full = match fields.object("rope_scaling") {
-        Some(scaling) => rope(&scaling, theta, head_dim)?,
-        None => RopeSettings {
-            theta: theta.unwrap_or(10_000.0),
-            rotary_dim: head_dim,
-            scaling: RopeScaling::None,
-        },
-    };
-    if family != Family::Gemma3 {
-        return Ok((full, full));
-    }
-    let theta = fields.float("rope_local_base_freq")?.unwrap_or(10_000.0);
-    let full =
-        if fields.get("rope_theta").is_some() { full } else { RopeSettings { theta: 1_000_000.0, ..full } };
-    Ok((full, RopeSettings { theta, rotary_dim: head_dim, scaling: RopeScaling::None }))
-}
-
-fn rope(fields: &Fields<'_>, theta: Option<f32>, head_dim: usize) -> Result<RopeSettings, ModelError> {
-    let kind = fields.text("rope_type")?.or(fields.text("type")?).unwrap_or("default");
-    let required = |field: &str| match fields.float(field)? {
-        Some(value) if value > 0.0 => Ok(value),
-        Some(value) => fields.fail(field, format!("{value} is not positive")),
-        None => fields.fail(field, format!("is missing for rope type {kind:?}")),
-    };
-    let scaling = match kind {
-        "default" => RopeScaling::None,
-        "linear" => RopeScaling::Linear { factor: required("factor")? },
-        "llama3" => RopeScaling::Llama3 {
-            factor: required("factor")?,
-            low_frequency_factor: required("low_freq_factor")?,
-            high_frequency_factor: required("high_freq_factor")?,
-            original_context: required("original_max_position_embeddings")?,
-        },
-        other => {
-            let reason = format!("{other:?} is not supported (supported: default, linear, llama3)");
-            return fields.fail("rope_type", reason);
-        }
-    };
-    let theta = fields.float("rope_theta")?.or(theta).unwrap_or(10_000.0);
-    Ok(RopeSettings { theta, rotary_dim: head_dim, scaling })
+    // Gemma 4's last layer is a full one wherever the pattern ends.
+    let is_last = |layer: usize| family == Family::Gemma4 && layer + 1 == num_layers;
+    let slides = |layer: usize| !(layer + 1).is_multiple_of(period) && !is_last(layer);
+    Ok((0..num_layers).map(|layer| slides(layer).then_some(window)).collect())
 }

@@ -1,10 +1,17 @@
 //! [`ModelConfig`]: shapes and settings, read from either dialect.
 
+mod experts;
+mod gemma4;
 mod gguf;
+mod gguf_gemma4;
 mod huggingface;
+mod recurrent;
 mod rope;
 
-pub use rope::{RopeScaling, RopeSettings};
+pub use experts::ExpertSettings;
+pub use gemma4::{Gemma4Settings, PerLayerInputs};
+pub use recurrent::RecurrentSettings;
+pub use rope::{RopeScaling, RopeSettings, Yarn};
 
 use super::ModelError;
 use crate::kv::LayerKv;
@@ -18,16 +25,28 @@ pub enum Family {
     Llama,
     /// Qwen3, dense.
     Qwen3,
+    /// Qwen3 with experts.
+    Qwen3Moe,
+    /// Qwen3.5, dense, text.
+    Qwen3_5,
+    /// gpt-oss.
+    GptOss,
     /// Gemma 3, text.
     Gemma3,
+    /// Gemma 4, text, dense.
+    Gemma4,
 }
 
 impl Family {
     /// Every family, with the name HF configs (`model_type`) and GGUF files (`general.architecture`) give it.
-    pub const ALL: [(Family, &'static [&'static str]); 3] = [
+    pub const ALL: [(Family, &'static [&'static str]); 7] = [
         (Family::Llama, &["llama"]),
         (Family::Qwen3, &["qwen3"]),
+        (Family::Qwen3Moe, &["qwen3_moe", "qwen3moe"]),
+        (Family::Qwen3_5, &["qwen3_5_text", "qwen3_5"]),
+        (Family::GptOss, &["gpt_oss", "gpt-oss"]),
         (Family::Gemma3, &["gemma3_text", "gemma3"]),
+        (Family::Gemma4, &["gemma4_text", "gemma4"]),
     ];
 
     fn from_name(name: &str, file: &str) -> Result<Self, ModelError> {
@@ -41,12 +60,19 @@ impl Family {
 }
 
 /// The gate's non-linearity in the feed-forward block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Activation {
     /// x * sigmoid(x).
     Silu,
     /// The tanh approximation of GELU.
     GeluTanh,
+    /// x * sigmoid(alpha x), x at most `limit`; the other factor is kept between `-limit` and `limit`, and 1 is added to it.
+    ClampedSwiglu {
+        /// Gain of the sigmoid.
+        alpha: f32,
+        /// Bound of both factors.
+        limit: f32,
+    },
 }
 
 /// Shapes and settings of a decoder.
@@ -60,6 +86,8 @@ pub struct ModelConfig {
     pub hidden_size: usize,
     /// Width of the feed-forward block.
     pub intermediate_size: usize,
+    /// The mixture of experts that some or all layers have in the place of the feed-forward block.
+    pub experts: Option<ExpertSettings>,
     /// Query heads.
     pub num_heads: usize,
     /// Key and value heads.
@@ -80,6 +108,15 @@ pub struct ModelConfig {
     pub rope_sliding: RopeSettings,
     /// How rotary pairs lie in a head.
     pub rope_layout: RopeLayout,
+    /// Whether the projections of attention have biases.
+    pub attention_bias: bool,
+    /// Whether each query head has a sink: a score that takes part in the softmax and has no value.
+    pub attention_sinks: bool,
+    /// Layers that keep a state in the place of keys and values.
+    pub recurrent: Option<RecurrentSettings>,
+    /// Whether attention's output is multiplied by the logistic function of a gate, which `q_proj` computes too: each
+    /// query head's rows are followed by its gate's.
+    pub attention_output_gate: bool,
     /// Multiplies q.k.
     pub attention_scale: f32,
     /// The gate's non-linearity.
@@ -90,6 +127,19 @@ pub struct ModelConfig {
     pub attention_soft_cap: Option<f32>,
     /// Soft cap on logits.
     pub logit_soft_cap: Option<f32>,
+    /// Whether the vocabulary projection must be a matrix of its own; elsewhere it may be, and else the embedding is it.
+    pub needs_head: bool,
+    /// What Gemma 4 has beside all this.
+    pub gemma4: Option<Gemma4Settings>,
+}
+
+/// Heads of one layer's keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvHeads {
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Elements a head, of queries too.
+    pub head_dim: usize,
 }
 
 impl ModelConfig {
@@ -113,23 +163,76 @@ impl ModelConfig {
         self.layer_windows.len()
     }
 
-    /// Multiply-adds that the layers' weights cost for one token, attention's own left out.
-    pub fn weights_per_token(&self) -> u64 {
-        let attention = self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads);
-        let layer = self.hidden_size as u64 * (attention + 3 * self.intermediate_size) as u64;
-        layer * self.num_layers() as u64
+    /// The settings of a layer that keeps a state; `None` for one with keys and values.
+    pub fn recurrent_layer(&self, layer: usize) -> Option<&RecurrentSettings> {
+        self.recurrent.as_ref().filter(|recurrent| recurrent.has_layer(layer))
     }
 
-    /// What each layer caches.
+    /// Heads of a layer's keys and values.
+    pub fn kv_heads(&self, layer: usize) -> KvHeads {
+        match &self.gemma4 {
+            Some(gemma4) if self.layer_windows[layer].is_none() => gemma4.full_heads,
+            _ => KvHeads { kv_heads: self.num_kv_heads, head_dim: self.head_dim },
+        }
+    }
+
+    /// Width of a layer's feed-forward block.
+    pub fn layer_intermediate_size(&self, layer: usize) -> usize {
+        let is_doubled = self.gemma4.as_ref().is_some_and(|gemma4| gemma4.shared_mlp_is_double_wide);
+        match is_doubled && layer >= self.num_own_kv_layers() {
+            true => 2 * self.intermediate_size,
+            false => self.intermediate_size,
+        }
+    }
+
+    /// Layers that have a cache of their own (keys and values, or a state): the first ones.
+    pub fn num_own_kv_layers(&self) -> usize {
+        let shared = self.gemma4.as_ref().map_or(0, |gemma4| gemma4.num_kv_shared_layers);
+        self.num_layers().saturating_sub(shared)
+    }
+
+    /// Multiply-adds that the layers' weights cost for one token of a prompt, attention's own left out. Layers without
+    /// keys and values of their own compute the requested rows alone, and do not count.
+    pub fn weights_per_token(&self) -> u64 {
+        let layer = |layer: usize| {
+            let KvHeads { kv_heads, head_dim } = self.kv_heads(layer);
+            let gate = if self.attention_output_gate { self.num_heads } else { 0 };
+            let mixer = match self.recurrent_layer(layer) {
+                Some(recurrent) => recurrent.projected_features(),
+                None => head_dim * (2 * self.num_heads + 2 * kv_heads + gate),
+            };
+            let feed_forward = match self.experts.as_ref().filter(|experts| experts.has_layer(layer)) {
+                Some(experts) => experts.weights_per_token(),
+                None => 3 * self.layer_intermediate_size(layer),
+            };
+            let inputs = self.gemma4.as_ref().and_then(|gemma4| gemma4.per_layer_inputs);
+            let input = 3 * inputs.map_or(0, |inputs| inputs.size);
+            self.hidden_size as u64 * (mixer + feed_forward + input) as u64
+        };
+        (0..self.num_own_kv_layers()).map(layer).sum()
+    }
+
+    /// What each layer caches. A layer without keys and values of its own reads those of the last layer of its kind
+    /// that has any.
     pub fn layer_kv(&self) -> Vec<LayerKv> {
-        let (kv_heads, head_dim) = (self.num_kv_heads, self.head_dim);
-        self.layer_windows
-            .iter()
-            .map(|&window| match window {
+        let own = self.num_own_kv_layers();
+        let last_own = |slides| (0..own).rev().find(|&layer| self.layer_windows[layer].is_some() == slides);
+        let last_own = [last_own(false), last_own(true)];
+        let layer_kv = |layer: usize| {
+            if let Some(recurrent) = self.recurrent_layer(layer) {
+                return LayerKv::Recurrent(recurrent.shape);
+            }
+            let window = self.layer_windows[layer];
+            if let Some(owner) = last_own[usize::from(window.is_some())].filter(|_| layer >= own) {
+                return LayerKv::SharedWith(owner);
+            }
+            let KvHeads { kv_heads, head_dim } = self.kv_heads(layer);
+            match window {
                 None => LayerKv::Full { kv_heads, head_dim },
                 Some(window) => LayerKv::Sliding { window, kv_heads, head_dim },
-            })
-            .collect()
+            }
+        };
+        (0..self.num_layers()).map(layer_kv).collect()
     }
 
     fn check(&self, file: &str) -> Result<(), ModelError> {
@@ -151,15 +254,46 @@ impl ModelConfig {
                 return fail(field, format!("{size} is not a size a model can have"));
             }
         }
-        if !self.num_heads.is_multiple_of(self.num_kv_heads) {
-            let reason = format!("{} query heads do not divide over it", self.num_heads);
-            return fail("num_key_value_heads", format!("{}: {reason}", self.num_kv_heads));
+        if let Some((field, reason)) = self.experts.as_ref().and_then(ExpertSettings::fault) {
+            return fail(field, reason);
         }
-        if !self.head_dim.is_multiple_of(8) || self.head_dim > 512 {
-            return fail("head_dim", format!("{} is not a multiple of 8 up to 512", self.head_dim));
+        self.check_heads(self.num_kv_heads, self.head_dim, ["num_key_value_heads", "head_dim"], file)?;
+        if let Some(gemma4) = &self.gemma4 {
+            gemma4.check(self, file)?;
+        }
+        if let Some((field, reason)) = self.recurrent.as_ref().and_then(RecurrentSettings::fault) {
+            return fail(field, reason);
+        }
+        let full_head_dim = self.gemma4.map_or(self.head_dim, |gemma4| gemma4.full_heads.head_dim);
+        for (rope, head_dim) in [(self.rope, full_head_dim), (self.rope_sliding, self.head_dim)] {
+            let rotary_dim = rope.rotary_dim;
+            if rotary_dim == 0 || !rotary_dim.is_multiple_of(2) || rotary_dim > head_dim {
+                let reason = format!("{rotary_dim} of {head_dim} elements of a head cannot rotate");
+                return fail("partial_rotary_factor", reason);
+            }
         }
         if let Some(window) = self.layer_windows.iter().flatten().find(|&&window| window == 0) {
             return fail("sliding_window", format!("{window} tokens"));
+        }
+        Ok(())
+    }
+
+    fn check_heads(
+        &self,
+        kv_heads: usize,
+        head_dim: usize,
+        fields: [&str; 2],
+        file: &str,
+    ) -> Result<(), ModelError> {
+        let fail = |field: &str, reason: String| {
+            Err(ModelError::Config { file: file.to_owned(), field: field.to_owned(), reason })
+        };
+        if kv_heads == 0 || !self.num_heads.is_multiple_of(kv_heads) {
+            let reason = format!("{} query heads do not divide over it", self.num_heads);
+            return fail(fields[0], format!("{kv_heads}: {reason}"));
+        }
+        if head_dim == 0 || !head_dim.is_multiple_of(8) || head_dim > 512 {
+            return fail(fields[1], format!("{head_dim} is not a multiple of 8 up to 512"));
         }
         Ok(())
     }

@@ -5,10 +5,11 @@ use crate::kv::KvPlan;
 use crate::model::{CausalLm, ForwardBatch, ModelConfig, ModelError};
 use crate::ops::{self, Backend, KvArena, PackedMatrix};
 use candle_core::Tensor;
+use std::cmp::Ordering;
 
 /// One decoder layer.
 pub trait Block: Send {
-    /// Computes the layer for all tokens of `x: [tokens, hidden]`, and returns `rows` of them.
+    /// Computes the layer for the rows of `x: [tokens, hidden]`, and returns those that `rows` says.
     ///
     /// # Errors
     /// [`ModelError::Op`] from an operation.
@@ -49,7 +50,7 @@ impl<B: Block> Decoder<B> {
         let embedding = loader.matrix("model.embed_tokens.weight", vocab, hidden)?;
         let blocks = (0..config.num_layers()).map(|layer| block(loader, layer)).collect::<Result<_, _>>()?;
         let norm = RmsNorm::load(loader, "model.norm.weight", hidden)?;
-        let head = match loader.has("lm_head.weight")? {
+        let head = match config.needs_head || loader.has("lm_head.weight")? {
             true => Some(loader.matrix("lm_head.weight", vocab, hidden)?),
             false => None,
         };
@@ -74,14 +75,19 @@ impl<B: Block> CausalLm for Decoder<B> {
         plan: &KvPlan,
         arena: &mut KvArena,
     ) -> Result<Tensor, ModelError> {
-        let context = ForwardContext::new(&self.backend, &self.config, batch, plan)?;
         let mut x = ops::embedding(&self.backend, &self.embedding, &batch.token_ids)?;
         if let Some(factor) = self.config.embedding_scale {
             x = ops::scale(&self.backend, &x, factor)?;
         }
-        let last = self.blocks.len().saturating_sub(1);
+        let context = ForwardContext::new(&self.backend, &self.config, batch, plan, x.clone())?;
+        // What comes after the last keys and values is of use to its own row alone.
+        let last_own = self.config.num_own_kv_layers().saturating_sub(1);
         for (layer, block) in self.blocks.iter().enumerate() {
-            let rows = if layer == last { Rows::Selected } else { Rows::All };
+            let rows = match layer.cmp(&last_own) {
+                Ordering::Less => Rows::All,
+                Ordering::Equal => Rows::Selected,
+                Ordering::Greater => Rows::SelectedBefore,
+            };
             x = block.forward(&x, &context, arena, rows)?;
         }
         self.norm.forward(&self.backend, &x)

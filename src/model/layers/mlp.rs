@@ -2,8 +2,22 @@
 
 use super::LayerLoader;
 use crate::model::{Activation, ModelError};
-use crate::ops::{self, Backend, PackedMatrix};
+use crate::ops::{self, Backend, OpError, PackedMatrix};
 use candle_core::Tensor;
+
+impl Activation {
+    /// What goes into the down projection, from what comes out of gate and up projection; all of one shape.
+    ///
+    /// # Errors
+    /// [`OpError::Shape`] when the shapes differ.
+    pub fn gate(self, backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+        match self {
+            Self::Silu => ops::silu_mul(backend, gate, up),
+            Self::GeluTanh => ops::gelu_tanh_mul(backend, gate, up),
+            Self::ClampedSwiglu { alpha, limit } => ops::clamped_swiglu(backend, gate, up, alpha, limit),
+        }
+    }
+}
 
 /// The gated feed-forward block.
 pub struct GatedMlp {
@@ -14,12 +28,12 @@ pub struct GatedMlp {
 }
 
 impl GatedMlp {
-    /// Loads `<prefix>.gate_proj`, `up_proj` and `down_proj`.
+    /// Loads `<prefix>.gate_proj`, `up_proj` and `down_proj`, of `inner` features between them.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where one is missing or has another shape.
-    pub fn load(loader: &mut LayerLoader<'_>, prefix: &str) -> Result<Self, ModelError> {
-        let (hidden, inner) = (loader.config.hidden_size, loader.config.intermediate_size);
+    pub fn load(loader: &mut LayerLoader<'_>, prefix: &str, inner: usize) -> Result<Self, ModelError> {
+        let hidden = loader.config.hidden_size;
         Ok(Self {
             gate: loader.matrix(&format!("{prefix}.gate_proj.weight"), inner, hidden)?,
             up: loader.matrix(&format!("{prefix}.up_proj.weight"), inner, hidden)?,
@@ -35,10 +49,7 @@ impl GatedMlp {
     pub fn forward(&self, backend: &Backend, x: &Tensor) -> Result<Tensor, ModelError> {
         let gate = ops::linear(backend, x, &self.gate, None)?;
         let up = ops::linear(backend, x, &self.up, None)?;
-        let inner = match self.activation {
-            Activation::Silu => ops::silu_mul(backend, &gate, &up)?,
-            Activation::GeluTanh => ops::gelu_tanh_mul(backend, &gate, &up)?,
-        };
+        let inner = self.activation.gate(backend, &gate, &up)?;
         Ok(ops::linear(backend, &inner, &self.down, None)?)
     }
 

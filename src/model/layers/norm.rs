@@ -3,9 +3,10 @@
 use super::LayerLoader;
 use crate::model::ModelError;
 use crate::ops::{self, Backend};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 /// Root-mean-square norm over the last dimension.
+#[derive(Clone)]
 pub struct RmsNorm {
     weight: Tensor,
     eps: f32,
@@ -18,6 +19,15 @@ impl RmsNorm {
     /// [`ModelError::Weights`] where it is missing or has another shape.
     pub fn load(loader: &mut LayerLoader<'_>, name: &str, size: usize) -> Result<Self, ModelError> {
         let weight = loader.vector(name, size, loader.config.norm_offset)?;
+        Ok(Self { weight, eps: loader.config.rms_norm_eps })
+    }
+
+    /// A norm without weights: each element is multiplied by 1.
+    ///
+    /// # Errors
+    /// [`ModelError::Candle`] where there is no memory for it.
+    pub fn weightless(loader: &LayerLoader<'_>, size: usize) -> Result<Self, ModelError> {
+        let weight = Tensor::ones(size, DType::F32, &loader.backend.device())?;
         Ok(Self { weight, eps: loader.config.rms_norm_eps })
     }
 

@@ -1,16 +1,16 @@
-//! [`PreNormBlock`]: the decoder layer of Llama and Qwen3.
+//! [`PreNormBlock`]: the decoder layer of Llama, Qwen3 and gpt-oss.
 
-use super::{Attention, Block, ForwardContext, GatedMlp, LayerLoader, RmsNorm, Rows};
+use super::{Attention, Block, FeedForward, ForwardContext, GatedMlp, LayerLoader, RmsNorm, Rows};
 use crate::model::ModelError;
 use crate::ops::{self, KvArena};
 use candle_core::Tensor;
 
-/// x + attention(norm(x)), then x + mlp(norm(x)).
+/// x + attention(norm(x)), then x + feed_forward(norm(x)).
 pub struct PreNormBlock {
     input_norm: RmsNorm,
     attention: Attention,
     post_attention_norm: RmsNorm,
-    mlp: GatedMlp,
+    feed_forward: FeedForward,
 }
 
 impl PreNormBlock {
@@ -23,6 +23,23 @@ impl PreNormBlock {
         layer: usize,
         normalises_heads: bool,
     ) -> Result<Self, ModelError> {
+        let dense = |loader: &mut LayerLoader<'_>, prefix: &str| {
+            GatedMlp::load(loader, prefix, loader.config.layer_intermediate_size(layer))
+                .map(FeedForward::Dense)
+        };
+        Self::with_feed_forward(loader, layer, normalises_heads, dense)
+    }
+
+    /// As [`Self::load`], with the feed-forward block that `feed_forward(loader, "model.layers.<layer>.mlp")` loads.
+    ///
+    /// # Errors
+    /// [`ModelError::Weights`] where a tensor is missing or has another shape.
+    pub fn with_feed_forward(
+        loader: &mut LayerLoader<'_>,
+        layer: usize,
+        normalises_heads: bool,
+        feed_forward: impl FnOnce(&mut LayerLoader<'_>, &str) -> Result<FeedForward, ModelError>,
+    ) -> Result<Self, ModelError> {
         let prefix = format!("model.layers.{layer}");
         let hidden = loader.config.hidden_size;
         Ok(Self {
@@ -33,7 +50,7 @@ impl PreNormBlock {
                 &format!("{prefix}.post_attention_layernorm.weight"),
                 hidden,
             )?,
-            mlp: GatedMlp::load(loader, &format!("{prefix}.mlp"))?,
+            feed_forward: feed_forward(loader, &format!("{prefix}.mlp"))?,
         })
     }
 }
@@ -49,18 +66,12 @@ impl Block for PreNormBlock {
         let backend = context.backend;
         let normed = self.input_norm.forward(backend, x)?;
         let attended = self.attention.forward(&normed, context, arena, rows)?;
-        let residual = match rows {
-            Rows::All => ops::add(backend, x, &attended)?,
-            Rows::Selected => {
-                let x = ops::select_rows(backend, x, &context.batch.output_rows)?;
-                ops::add(backend, &x, &attended)?
-            }
-        };
+        let residual = ops::add(backend, &context.carried_on(x, rows)?, &attended)?;
         let normed = self.post_attention_norm.forward(backend, &residual)?;
-        Ok(ops::add(backend, &residual, &self.mlp.forward(backend, &normed)?)?)
+        Ok(ops::add(backend, &residual, &self.feed_forward.forward(backend, &normed)?)?)
     }
 
     fn packed_bytes(&self) -> usize {
-        self.attention.packed_bytes() + self.mlp.packed_bytes()
+        self.attention.packed_bytes() + self.feed_forward.packed_bytes()
     }
 }

@@ -45,6 +45,34 @@ fn gelu64(x: f64) -> f64 {
 }
 
 #[test]
+fn clamped_swiglu_matches_the_oracle() {
+    const ALPHA: f32 = 1.702;
+    const LIMIT: f32 = 7.0;
+    let gate = inputs(4.0);
+    let mut random = Random::new(8);
+    let up: Vec<f32> = gate.iter().map(|_| 6.0 * random.normal()).collect();
+    let exact = |(gate, up): (&f32, &f32)| {
+        let (gate, up) = (f64::from(*gate).min(7.0), f64::from(*up).clamp(-7.0, 7.0));
+        (up + 1.0) * gate / (1.0 + (-f64::from(ALPHA) * gate).exp())
+    };
+    let plain = |(gate, up): (&f32, &f32)| {
+        let (gate, up) = (gate.min(LIMIT), up.clamp(-LIMIT, LIMIT));
+        (up + 1.0) * (gate / (1.0 + (-ALPHA * gate).exp()))
+    };
+    let exact: Vec<f64> = gate.iter().zip(&up).map(exact).collect();
+    let plain: Vec<f32> = gate.iter().zip(&up).map(plain).collect();
+    let mut first: Option<Vec<u32>> = None;
+    for backend in backends() {
+        let ours = clamped_swiglu(&backend, &tensor(&gate), &tensor(&up), ALPHA, LIMIT).unwrap();
+        let ours = values(&ours);
+        check_by_magnitude(&ours, &gate, &exact, &plain, &backend.arithmetic());
+        assert_eq!(first.get_or_insert_with(|| bits(&ours)), &bits(&ours), "{}", backend.arithmetic());
+        let refused = clamped_swiglu(&backend, &tensor(&gate), &tensor(&up), ALPHA, 0.0);
+        assert!(matches!(refused, Err(OpError::Value { argument: "limit", .. })));
+    }
+}
+
+#[test]
 fn gated_activations_match_the_oracle() {
     let gate = inputs(3.0);
     let mut random = Random::new(6);
@@ -52,7 +80,13 @@ fn gated_activations_match_the_oracle() {
     let silu32 = |x: f32| x / (1.0 + (-x).exp());
     let gelu32 = |x: f32| 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh());
     type Case = (&'static str, Binary, fn(f64) -> f64, fn(f32) -> f32);
-    let cases: [Case; 2] = [("silu", silu_mul, silu64, silu32), ("gelu_tanh", gelu_tanh_mul, gelu64, gelu32)];
+    let sigmoid64 = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let sigmoid32 = |x: f32| 1.0 / (1.0 + (-x).exp());
+    let cases: [Case; 3] = [
+        ("silu", silu_mul, silu64, silu32),
+        ("gelu_tanh", gelu_tanh_mul, gelu64, gelu32),
+        ("sigmoid", sigmoid_mul, sigmoid64, sigmoid32),
+    ];
     for (name, op, exact, plain) in cases {
         let exact: Vec<f64> =
             gate.iter().zip(&up).map(|(&g, &u)| exact(f64::from(g)) * f64::from(u)).collect();
@@ -121,4 +155,23 @@ fn operands_of_different_shapes_are_refused() {
     for op in [silu_mul as Binary, gelu_tanh_mul, add] {
         assert!(matches!(op(backend, &x, &y), Err(OpError::Shape { .. })));
     }
+}
+
+#[test]
+fn gelu_stays_within_its_bound_of_the_error_function() {
+    let x: Vec<f32> = inputs(3.0).into_iter().filter(|x| x.abs() < 1e4).collect();
+    for backend in backends() {
+        let ours = values(&gelu(&backend, &tensor(&x)).unwrap());
+        for (&x, &ours) in x.iter().zip(&ours) {
+            let wide = f64::from(x);
+            let exact = 0.5 * wide * (1.0 + candle_core::cpu::erf::erf_f64(wide / std::f64::consts::SQRT_2));
+            assert!(
+                (f64::from(ours) - exact).abs() <= 4e-7 * wide.abs(),
+                "gelu({x}) is {exact}, found {ours} ({})",
+                backend.arithmetic()
+            );
+        }
+    }
+    let odd = values(&gelu(&backends()[0], &tensor(&[f32::NAN, f32::NEG_INFINITY])).unwrap());
+    assert!(odd[0].is_nan() && odd[1].is_nan());
 }

@@ -1,6 +1,6 @@
 //! Operations on one or two elements at the same place.
 use super::{
-    functions::{tanh, times_logistic},
+    functions::{normal_tail, tanh, times_logistic},
     simd::{Kernel, LANES, Lanes, dispatch},
     threads::SharedOutput,
 };
@@ -26,9 +26,21 @@ pub(crate) struct Scale {
 /// silu(x) y.
 #[derive(Clone, Copy)]
 pub(crate) struct SiluMul;
+/// y times the logistic function of x.
+#[derive(Clone, Copy)]
+pub(crate) struct SigmoidMul;
 /// gelu_tanh(x) y.
 #[derive(Clone, Copy)]
 pub(crate) struct GeluTanhMul;
+/// (y + 1) x logistic(alpha x), x at most `limit`, y between `-limit` and `limit`.
+#[derive(Clone, Copy)]
+pub(crate) struct ClampedSwiglu {
+    pub(crate) alpha: f32,
+    pub(crate) limit: f32,
+}
+/// x times the normal distribution below x.
+#[derive(Clone, Copy)]
+pub(crate) struct Gelu;
 /// cap tanh(x / cap).
 #[derive(Clone, Copy)]
 pub(crate) struct SoftCap {
@@ -56,6 +68,13 @@ impl Elementwise for SiluMul {
     }
 }
 
+impl Elementwise for SigmoidMul {
+    #[inline(always)]
+    fn at<L: Lanes>(self, l: L, x: L::F, y: L::F) -> L::F {
+        times_logistic(l, y, x)
+    }
+}
+
 impl Elementwise for GeluTanhMul {
     #[inline(always)]
     fn at<L: Lanes>(self, l: L, x: L::F, y: L::F) -> L::F {
@@ -63,6 +82,26 @@ impl Elementwise for GeluTanhMul {
         let (linear, cubic) = (l.splat(1.595_769_2), l.splat(0.071_354_814));
         let doubled = l.mul(x, l.fma(cubic, l.mul(x, x), linear));
         l.mul(times_logistic(l, x, doubled), y)
+    }
+}
+
+impl Elementwise for ClampedSwiglu {
+    #[inline(always)]
+    fn at<L: Lanes>(self, l: L, x: L::F, y: L::F) -> L::F {
+        let (above, below) = (l.splat(self.limit), l.splat(-self.limit));
+        let gate = l.min(x, above);
+        let up = l.max(l.min(y, above), below);
+        let glu = times_logistic(l, gate, l.mul(gate, l.splat(self.alpha)));
+        l.mul(l.add(up, l.splat(1.0)), glu)
+    }
+}
+
+impl Elementwise for Gelu {
+    #[inline(always)]
+    fn at<L: Lanes>(self, l: L, x: L::F, _: L::F) -> L::F {
+        let magnitude = l.from_bits(l.and_int(l.to_bits(x), l.splat_int(i32::MAX)));
+        let positive = l.max(x, l.splat(0.0));
+        l.neg_fma(magnitude, normal_tail(l, magnitude), positive)
     }
 }
 

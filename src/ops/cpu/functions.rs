@@ -31,3 +31,20 @@ pub(crate) fn times_logistic<L: Lanes>(l: L, factor: L::F, x: L::F) -> L::F {
     let grown = l.exp(l.sub(l.splat(0.0), x));
     l.div(factor, l.add(l.splat(1.0), grown))
 }
+
+/// The normal distribution above x, for x >= 0: erfc(x / sqrt(2)) / 2 within 1e-7.
+///
+/// Abramowitz and Stegun, formula 7.1.26, its argument and its factor put into the constants.
+#[inline(always)]
+pub(crate) fn normal_tail<L: Lanes>(l: L, x: L::F) -> L::F {
+    // Half of the formula's coefficients, the fifth first.
+    const TERMS: [f32; 5] = [0.530_702_7, -0.726_576_03, 0.710_706_9, -0.142_248_37, 0.127_414_8];
+    // 0.3275911 / sqrt(2).
+    let t = l.div(l.splat(1.0), l.fma(x, l.splat(0.231_641_89), l.splat(1.0)));
+    let mut sum = l.splat(TERMS[0]);
+    for term in [TERMS[1], TERMS[2], TERMS[3], TERMS[4]] {
+        sum = l.fma(sum, t, l.splat(term));
+    }
+    let density = l.exp(l.mul(l.mul(x, x), l.splat(-0.5)));
+    l.mul(l.mul(sum, t), density)
+}

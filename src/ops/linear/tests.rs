@@ -16,6 +16,7 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
 /// Shapes that straddle panels, blocks and tiles.
 fn shapes(dtype: WeightDtype) -> Vec<(usize, usize)> {
     match dtype {
+        WeightDtype::Mxfp4 => vec![(1, 32), (17, 96), (50, 320)],
         _ if is_float(dtype) => vec![(1, 1), (17, 7), (33, 130), (48, 64), (50, 301)],
         WeightDtype::Q4K | WeightDtype::Q5K | WeightDtype::Q6K => vec![(1, 256), (35, 768)],
         _ => vec![(1, 32), (17, 96), (50, 320)],

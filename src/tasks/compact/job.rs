@@ -1,9 +1,10 @@
 //! [`CompactJob`]: one compactor on one history.
 
+use super::lingua::{Compression, CompressionStep, LinguaError, LlmLingua2};
 use super::select;
 use super::spec::{CompactorKind, CompactorSpec};
 use crate::engine::FinishReason;
-use crate::history::{Message, Role};
+use crate::history::{FlatMessage, Message, Role};
 use crate::tasks::generation::read_generated;
 use crate::tasks::{
     Generated, GenerationSettings, Job, JobStep, RequestFailure, RequestResult, TaskContext, Usage,
@@ -11,6 +12,7 @@ use crate::tasks::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What asks a model for a summary.
 pub trait SummaryPrompt: Send + Sync {
@@ -47,6 +49,8 @@ pub struct CompactionInput {
     pub settings: GenerationSettings,
     /// What becomes of a summary that was cut off.
     pub cutoff: CutoffPolicy,
+    /// The encoder of `llmlingua2`.
+    pub encoder: Option<Arc<LlmLingua2>>,
     /// What `+extractor` appends.
     pub constraints: Option<ExtractedConstraints>,
 }
@@ -68,6 +72,12 @@ pub enum CompactError {
     /// An `llm` compactor without its prompt.
     #[error("{compactor} needs a prompt, and none was given")]
     NoPrompt {
+        /// The compactor's name.
+        compactor: String,
+    },
+    /// `llmlingua2` without its encoder.
+    #[error("{compactor} needs an encoder, and none was given")]
+    NoEncoder {
         /// The compactor's name.
         compactor: String,
     },
@@ -121,6 +131,18 @@ pub enum CompactionFailure {
         /// The cause.
         message: String,
     },
+    /// The encoder failed.
+    #[error("the encoder failed: {message}")]
+    Encoder {
+        /// The cause.
+        message: String,
+    },
+}
+
+impl From<LinguaError> for CompactionFailure {
+    fn from(error: LinguaError) -> Self {
+        Self::Encoder { message: error.to_string() }
+    }
 }
 
 impl From<RequestFailure> for CompactionFailure {
@@ -158,6 +180,8 @@ pub struct CompactionResult {
 pub struct CompactJob {
     kind: CompactorKind,
     input: CompactionInput,
+    /// The way through the encoder, once begun.
+    compression: Option<(Compression, Instant)>,
 }
 
 impl CompactJob {
@@ -177,16 +201,20 @@ impl CompactJob {
             CompactorKind::Llm { .. } if input.prompt.is_none() => {
                 return Err(CompactError::NoPrompt { compactor: compactor() });
             }
+            CompactorKind::LlmLingua2 { .. } if input.encoder.is_none() => {
+                return Err(CompactError::NoEncoder { compactor: compactor() });
+            }
             _ => {}
         }
         if spec.extractor && input.constraints.is_none() {
             return Err(CompactError::NoRegistry { compactor: compactor() });
         }
         let constraints = if spec.extractor { input.constraints } else { None };
-        Ok(Self { kind: spec.kind.clone(), input: CompactionInput { constraints, ..input } })
+        let input = CompactionInput { constraints, ..input };
+        Ok(Self { kind: spec.kind.clone(), input, compression: None })
     }
 
-    fn begin(&self, context: &TaskContext<'_>) -> Result<JobStep<CompactionResult>, CompactionFailure> {
+    fn begin(&mut self, context: &TaskContext<'_>) -> Result<JobStep<CompactionResult>, CompactionFailure> {
         let history = &self.input.history;
         let messages = match &self.kind {
             CompactorKind::Recent { messages } => select::recent(history, *messages),
@@ -198,9 +226,36 @@ impl CompactJob {
                     self.input.prompt.as_ref().map(|prompt| prompt.messages(history)).unwrap_or_default();
                 return Ok(JobStep::Submit(generate_request(context, &prompt, &self.input.settings, None)?));
             }
+            CompactorKind::LlmLingua2 { tokens } => {
+                // `new` made sure of the encoder.
+                let Some(encoder) = self.input.encoder.clone() else { return Err(CompactionFailure::Empty) };
+                let contexts: Vec<String> = history.iter().map(as_context).collect();
+                self.compression = Some((Compression::new(encoder, &contexts, *tokens)?, Instant::now()));
+                return self.compress(context);
+            }
         };
         let failure = messages.is_empty().then_some(CompactionFailure::Empty);
         Ok(JobStep::Done(self.result(context, messages, failure, None)))
+    }
+
+    /// Goes on through the encoder.
+    fn compress(
+        &mut self,
+        context: &TaskContext<'_>,
+    ) -> Result<JobStep<CompactionResult>, CompactionFailure> {
+        let Some((compression, since)) = &mut self.compression else { return Err(CompactionFailure::Empty) };
+        let text = match compression.step()? {
+            CompressionStep::Working { done, total } => return Ok(JobStep::Working { done, total }),
+            CompressionStep::Done(text) => text,
+        };
+        let usage = Usage {
+            prompt_tokens: compression.encoded_tokens(),
+            seconds: since.elapsed().as_secs_f64(),
+            ..Usage::default()
+        };
+        let failure = text.trim().is_empty().then_some(CompactionFailure::Empty);
+        let messages = vec![Message::text(Role::Assistant, text)];
+        Ok(JobStep::Done(CompactionResult { usage, ..self.result(context, messages, failure, None) }))
     }
 
     fn read_summary(&self, context: &TaskContext<'_>, generated: Generated) -> CompactionResult {
@@ -266,6 +321,12 @@ impl CompactJob {
     }
 }
 
+/// A message as `llmlingua2` reads it.
+fn as_context(message: &Message) -> String {
+    let flat = FlatMessage::from(message);
+    format!("[{}]: {}", flat.role, flat.content)
+}
+
 impl Job for CompactJob {
     type Output = CompactionResult;
 
@@ -275,6 +336,7 @@ impl Job for CompactJob {
         previous: Option<RequestResult>,
     ) -> JobStep<CompactionResult> {
         let step = match previous {
+            None if self.compression.is_some() => self.compress(context),
             None => self.begin(context),
             Some(result) => read_generated(context, &self.input.settings, result)
                 .map(|generated| JobStep::Done(self.read_summary(context, generated)))

@@ -3,9 +3,12 @@
 //! [`CompactorSpec`] names a compactor as configurations write it (`user-turns:800+extractor`), [`CompactJob`] runs
 //! one on a history, [`CompactionResult`] holds what came out or why nothing did.
 //!
-//! All compactors but `recent-N` keep a tool call with its result, or drop both.
+//! [`lingua`] is the one compactor with a model of its own beside the engine's.
+//!
+//! All compactors but `recent-N` and `llmlingua2` keep a tool call with its result, or drop both.
 
 mod job;
+pub mod lingua;
 mod select;
 mod spec;
 

@@ -11,6 +11,9 @@ const DEFAULT_TURN_TOKENS: usize = 20_000;
 /// The count of a bare `mask-observations`: the window of Lindenbauer et al. 2025, "The Complexity Trap".
 const DEFAULT_KEPT_OBSERVATIONS: usize = 10;
 
+/// The budget of a bare `llmlingua2`: the setting of the Lost in Compaction paper.
+const DEFAULT_LINGUA_TOKENS: usize = 500;
+
 /// The suffix that adds the extracted constraints.
 const EXTRACTOR_SUFFIX: &str = "+extractor";
 
@@ -47,6 +50,11 @@ pub enum CompactorKind {
         /// The prompt's name in the protocol.
         prompt: String,
     },
+    /// `llmlingua2:N`: the words that an encoder would keep.
+    LlmLingua2 {
+        /// About how many tokens of them.
+        tokens: usize,
+    },
 }
 
 /// Which of the user's messages are kept, by tokens of their text. Messages are kept whole or not at all.
@@ -70,7 +78,7 @@ pub enum TurnBudget {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name:?} is no compactor: {problem}. There are recent-N, user-turns[:N or :HEAD+TAIL], mask-observations[:K], \
-     llm:PROMPT, each with +extractor"
+     llm:PROMPT, llmlingua2[:N], each with +extractor"
 )]
 pub struct CompactorSpecError {
     /// The name that came.
@@ -80,6 +88,11 @@ pub struct CompactorSpecError {
 }
 
 impl CompactorSpec {
+    /// Whether an encoder chooses the words.
+    pub fn needs_encoder(&self) -> bool {
+        matches!(self.kind, CompactorKind::LlmLingua2 { .. })
+    }
+
     /// The name of the prompt, where a model writes the summary.
     pub fn prompt_name(&self) -> Option<&str> {
         match &self.kind {
@@ -134,6 +147,13 @@ fn parse_kind(base: &str) -> Result<CompactorKind, String> {
             }
             Ok(CompactorKind::Llm { prompt: prompt.to_owned() })
         }
+        ("llmlingua2", argument) => {
+            let tokens = argument.map_or(Ok(DEFAULT_LINGUA_TOKENS), number)?;
+            match tokens {
+                0 => Err("a budget of 0 tokens would keep nothing".to_owned()),
+                tokens => Ok(CompactorKind::LlmLingua2 { tokens }),
+            }
+        }
         ("llm", None) => Err("llm needs a prompt's name, as in llm:continuity".to_owned()),
         _ => Err("it is not in the list".to_owned()),
     }
@@ -172,6 +192,7 @@ impl fmt::Display for CompactorSpec {
             }
             CompactorKind::MaskObservations { keep } => write!(formatter, "mask-observations:{keep}")?,
             CompactorKind::Llm { prompt } => write!(formatter, "llm:{prompt}")?,
+            CompactorKind::LlmLingua2 { tokens } => write!(formatter, "llmlingua2:{tokens}")?,
         }
         formatter.write_str(if self.extractor { EXTRACTOR_SUFFIX } else { "" })
     }
@@ -208,6 +229,8 @@ mod tests {
             "llm:anthropic+extractor",
             "user-turns:400+400+extractor",
             "recent-12+extractor",
+            "llmlingua2:500",
+            "llmlingua2:200+extractor",
         ] {
             let spec: CompactorSpec = name.parse().unwrap();
             assert_eq!(spec.to_string(), name);
@@ -221,6 +244,7 @@ mod tests {
     #[test]
     fn bare_names_have_defaults_that_are_written_out() {
         assert_eq!("user-turns".parse::<CompactorSpec>().unwrap().to_string(), "user-turns:20000");
+        assert_eq!("llmlingua2".parse::<CompactorSpec>().unwrap().to_string(), "llmlingua2:500");
         let masked: CompactorSpec = "mask-observations+extractor".parse().unwrap();
         assert_eq!(masked.to_string(), "mask-observations:10+extractor");
     }
@@ -246,6 +270,9 @@ mod tests {
             "llm:a b",
             "llm:../a",
             "llm:.a",
+            "llmlingua2:",
+            "llmlingua2:0",
+            "llmlingua2:1+1",
             "+extractor",
             "summary",
             "recent-5+extract",
@@ -254,7 +281,9 @@ mod tests {
             let error = name.parse::<CompactorSpec>().unwrap_err();
             assert_eq!(error.name, name);
             let text = error.to_string();
-            for family in ["recent-N", "user-turns", "mask-observations", "llm:PROMPT", "+extractor"] {
+            for family in
+                ["recent-N", "user-turns", "mask-observations", "llm:PROMPT", "llmlingua2", "+extractor"]
+            {
                 assert!(text.contains(family), "{text}");
             }
         }

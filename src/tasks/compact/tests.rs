@@ -35,6 +35,7 @@ fn input(history: Vec<Message>) -> CompactionInput {
         prompt: Some(Arc::new(Joined)),
         settings: GenerationSettings::default(),
         cutoff: CutoffPolicy::Fail,
+        encoder: None,
         constraints: None,
     }
 }

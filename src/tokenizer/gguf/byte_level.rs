@@ -3,22 +3,13 @@ use std::collections::HashMap;
 
 use tokenizers::{decoders::byte_level::ByteLevel, models::bpe::BPE};
 
-use super::{Built, GgufVocabulary, Spelling, TokenizerError, added_tokens, pre_tokenizer, unbuildable};
+use super::{
+    Built, GgufVocabulary, Spelling, TokenizerError, added_tokens, listed_merges, pre_tokenizer, unbuildable,
+};
 
 pub(super) fn build(vocabulary: &GgufVocabulary) -> Result<Built, TokenizerError> {
     let pre = pre_tokenizer::find(vocabulary.pre.as_deref())?;
-    if vocabulary.merges.is_empty() {
-        return Err(TokenizerError::MissingField { field: "tokenizer.ggml.merges" });
-    }
-    let mut merges = Vec::with_capacity(vocabulary.merges.len());
-    for (index, text) in vocabulary.merges.iter().enumerate() {
-        let damaged = || TokenizerError::DamagedMerge { index, text: text.clone() };
-        let (left, right) = text.split_once(' ').ok_or_else(damaged)?;
-        if left.is_empty() || right.is_empty() || right.contains(' ') {
-            return Err(damaged());
-        }
-        merges.push((left.to_owned(), right.to_owned()));
-    }
+    let merges = listed_merges(vocabulary)?;
     let mut ids: HashMap<String, u32> = HashMap::with_capacity(vocabulary.tokens.len());
     for (id, token) in vocabulary.tokens.iter().enumerate() {
         // Padding entries may share a text; the first of them is the one that merges may yield.

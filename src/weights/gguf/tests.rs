@@ -242,7 +242,7 @@ fn a_header_that_ends_the_file_has_no_data() {
 #[test]
 fn types_of_other_engines_keep_their_names() {
     for (id, name, elements, bytes) in
-        [(7, "Q5_1", 32, 24), (17, "IQ2_XS", 256, 74), (39, "MXFP4", 32, 17), (28, "F64", 1, 8)]
+        [(7, "Q5_1", 32, 24), (17, "IQ2_XS", 256, 74), (40, "NVFP4", 64, 36), (28, "F64", 1, 8)]
     {
         let writer = GgufWriter::new("llama").tensor("t", &[elements], id, &vec![0; bytes]);
         let tensor = &parse(&writer).unwrap().tensors[0];

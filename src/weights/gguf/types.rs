@@ -23,6 +23,7 @@ pub(super) fn ggml_type(id: u32) -> Option<GgmlType> {
         13 => WeightDtype::Q5K,
         14 => WeightDtype::Q6K,
         30 => WeightDtype::Bf16,
+        39 => WeightDtype::Mxfp4,
         _ => return unsupported(id),
     };
     Some(GgmlType {
@@ -61,7 +62,6 @@ fn unsupported(id: u32) -> Option<GgmlType> {
         36 => ("IQ4_NL_4_4", 32, 18),
         37 => ("IQ4_NL_4_8", 32, 18),
         38 => ("IQ4_NL_8_8", 32, 18),
-        39 => ("MXFP4", 32, 17),
         40 => ("NVFP4", 64, 36),
         _ => return None,
     };

@@ -36,7 +36,7 @@ fn gguf_names_every_architecture_shares() {
 
 #[test]
 fn norms_have_the_place_their_architecture_gives_them() {
-    for architecture in ["llama", "qwen3"] {
+    for architecture in ["llama", "qwen3", "qwen3moe"] {
         check_gguf(
             architecture,
             &[("blk.1.ffn_norm.weight", "model.layers.1.post_attention_layernorm.weight")],
@@ -60,6 +60,48 @@ fn norms_have_the_place_their_architecture_gives_them() {
         );
     }
     assert_eq!(canonical_gguf_name("llama", "blk.1.attn_q_norm.weight"), None);
+}
+
+#[test]
+fn gemma4_s_own_gguf_names_are_mapped() {
+    for (name, canonical) in [
+        ("per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"),
+        ("per_layer_model_proj.weight", "model.per_layer_model_projection.weight"),
+        ("per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"),
+        ("blk.7.inp_gate.weight", "model.layers.7.per_layer_input_gate.weight"),
+        ("blk.7.proj.weight", "model.layers.7.per_layer_projection.weight"),
+        ("blk.7.post_norm.weight", "model.layers.7.post_per_layer_input_norm.weight"),
+        ("blk.7.post_attention_norm.weight", "model.layers.7.post_attention_layernorm.weight"),
+        ("blk.7.layer_output_scale.weight", "model.layers.7.layer_scalar"),
+    ] {
+        assert_eq!(canonical_gguf_name("gemma4", name).as_deref(), Some(canonical), "{name}");
+    }
+    assert_eq!(canonical_gguf_name("gemma4", "blk.7.layer_output_scale.bias"), None);
+    assert_eq!(canonical_gguf_name("gemma4", "rope_freqs.weight"), None);
+    assert_eq!(gguf_conventions("gemma4"), Some(Conventions::default()));
+}
+
+#[test]
+fn experts_of_a_layer_are_one_tensor() {
+    for architecture in ["qwen3moe", "gpt-oss"] {
+        check_gguf(
+            architecture,
+            &[
+                ("blk.2.ffn_gate_exps.weight", "model.layers.2.mlp.experts.gate_proj.weight"),
+                ("blk.2.ffn_up_exps.weight", "model.layers.2.mlp.experts.up_proj.weight"),
+                ("blk.2.ffn_down_exps.bias", "model.layers.2.mlp.experts.down_proj.bias"),
+            ],
+        );
+    }
+    check_gguf("qwen3moe", &[("blk.2.ffn_gate_inp.weight", "model.layers.2.mlp.gate.weight")]);
+    check_gguf(
+        "gpt-oss",
+        &[
+            ("blk.2.ffn_gate_inp.bias", "model.layers.2.mlp.router.bias"),
+            ("blk.2.attn_sinks.weight", "model.layers.2.self_attn.sinks.weight"),
+            ("blk.2.post_attention_norm.weight", "model.layers.2.post_attention_layernorm.weight"),
+        ],
+    );
 }
 
 #[test]
@@ -116,5 +158,20 @@ fn hf_prefixes_are_removed_and_towers_skipped() {
         ("mtp.layers.0.input_layernorm.weight", "mtp"),
     ] {
         assert_eq!(canonical_hf_name(name), HfName::Skipped(prefix), "{name}");
+    }
+}
+
+#[test]
+fn a_text_model_saved_alone_gets_its_prefix() {
+    for (name, canonical) in [
+        ("layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.weight"),
+        ("embed_tokens.weight", "model.embed_tokens.weight"),
+        ("norm.weight", "model.norm.weight"),
+        ("model.norm.weight", "model.norm.weight"),
+        // Encoders keep their names.
+        ("encoder.layer.0.output.dense.weight", "encoder.layer.0.output.dense.weight"),
+        ("bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.weight"),
+    ] {
+        assert_eq!(canonical_hf_name(name), HfName::Text(canonical.into()), "{name}");
     }
 }

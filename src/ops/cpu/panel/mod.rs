@@ -6,6 +6,7 @@
 mod block32;
 mod float;
 mod layout;
+mod mxfp4;
 mod superblock;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -31,7 +32,7 @@ pub(crate) trait PanelFormat: Send + Sync + 'static {
     fn pack(rows: &[&[u8]; LANES], panel: &mut [u8]);
 }
 
-/// A format of plain floats.
+/// A format whose weights are multiplied as f32: plain floats, and MXFP4.
 pub(crate) trait FloatFormat: PanelFormat {
     /// The weights of four consecutive k of sixteen columns, quad `quad` of the panel.
     ///
@@ -92,6 +93,7 @@ macro_rules! with_format {
             WeightDtype::Q4_1 => $crate::ops::cpu::panel::with_format!(@ formats::Q41, $integer => $integers),
             WeightDtype::Q5_0 => $crate::ops::cpu::panel::with_format!(@ formats::Q50, $integer => $integers),
             WeightDtype::Q8_0 => $crate::ops::cpu::panel::with_format!(@ formats::Q80, $integer => $integers),
+            WeightDtype::Mxfp4 => $crate::ops::cpu::panel::with_format!(@ formats::Mxfp4, $float => $floats),
             WeightDtype::Q4K => $crate::ops::cpu::panel::with_format!(@ formats::Q4K, $integer => $integers),
             WeightDtype::Q5K => $crate::ops::cpu::panel::with_format!(@ formats::Q5K, $integer => $integers),
             WeightDtype::Q6K => $crate::ops::cpu::panel::with_format!(@ formats::Q6K, $integer => $integers),
@@ -108,6 +110,7 @@ pub(crate) use with_format;
 pub(crate) mod formats {
     pub(crate) use super::block32::{Q40, Q41, Q50, Q80};
     pub(crate) use super::float::{Bf16, F16, F32};
+    pub(crate) use super::mxfp4::Mxfp4;
     pub(crate) use super::superblock::{Q4K, Q5K, Q6K};
 }
 

@@ -8,7 +8,7 @@ use candle_core::{
 };
 use std::{borrow::Cow, num::NonZeroUsize, sync::Arc};
 
-pub(crate) const DTYPES: [WeightDtype; 10] = [
+pub(crate) const DTYPES: [WeightDtype; 11] = [
     WeightDtype::F32,
     WeightDtype::F16,
     WeightDtype::Bf16,
@@ -16,6 +16,7 @@ pub(crate) const DTYPES: [WeightDtype; 10] = [
     WeightDtype::Q4_1,
     WeightDtype::Q5_0,
     WeightDtype::Q8_0,
+    WeightDtype::Mxfp4,
     WeightDtype::Q4K,
     WeightDtype::Q5K,
     WeightDtype::Q6K,
@@ -54,14 +55,16 @@ fn block(dtype: WeightDtype) -> (usize, usize, &'static [usize]) {
         WeightDtype::Q4_1 => (32, 20, &[0, 2]),
         WeightDtype::Q5_0 => (32, 22, &[0]),
         WeightDtype::Q8_0 => (32, 34, &[0]),
+        WeightDtype::Mxfp4 => (32, 17, &[]),
         WeightDtype::Q4K => (256, 144, &[0, 2]),
         WeightDtype::Q5K => (256, 176, &[0, 2]),
         WeightDtype::Q6K => (256, 210, &[208]),
     }
 }
 
+/// Whether weights are multiplied as f32.
 pub(crate) fn is_float(dtype: WeightDtype) -> bool {
-    block(dtype).0 == 1
+    block(dtype).0 == 1 || dtype == WeightDtype::Mxfp4
 }
 
 /// A `[rows, columns]` tensor's bytes: any quants, scales of either sign up to 0.05.
@@ -80,6 +83,10 @@ pub(crate) fn random_weights(
             WeightDtype::F32 => data.extend(random.unit().to_le_bytes()),
             WeightDtype::F16 => data.extend(half::f16::from_f32(random.unit()).to_le_bytes()),
             WeightDtype::Bf16 => data.extend(half::bf16::from_f32(random.unit()).to_le_bytes()),
+            WeightDtype::Mxfp4 => {
+                data.push(118 + (random.bits() % 6) as u8);
+                data.extend((1..bytes).map(|_| random.bits() as u8));
+            }
             _ => data.extend((0..bytes).map(|_| random.bits() as u8)),
         }
         for offset in halves {
@@ -88,6 +95,20 @@ pub(crate) fn random_weights(
         }
     }
     data
+}
+
+/// MXFP4 as the specification has it, element by element; candle does not read it.
+fn mxfp4_reference(data: &[u8]) -> Vec<f32> {
+    let elements = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let mut out = Vec::new();
+    for block in data.chunks_exact(17) {
+        let scale = (f64::from(block[0]) - 127.0).exp2();
+        for element in (0..32).map(|k| block[1 + k % 16] >> (4 * (k / 16)) & 15) {
+            let magnitude: f64 = elements[usize::from(element & 7)];
+            out.push((if element & 8 == 0 { magnitude } else { -magnitude } * scale) as f32);
+        }
+    }
+    out
 }
 
 /// What candle makes of the same bytes.
@@ -100,6 +121,7 @@ pub(crate) fn reference(dtype: WeightDtype, rows: usize, columns: usize, data: &
         WeightDtype::Q4_1 => GgmlDType::Q4_1,
         WeightDtype::Q5_0 => GgmlDType::Q5_0,
         WeightDtype::Q8_0 => GgmlDType::Q8_0,
+        WeightDtype::Mxfp4 => return mxfp4_reference(data),
         WeightDtype::Q4K => GgmlDType::Q4K,
         WeightDtype::Q5K => GgmlDType::Q5K,
         WeightDtype::Q6K => GgmlDType::Q6K,
@@ -137,6 +159,25 @@ fn every_dtype_dequantises_as_candle_does() {
                     assert_eq!(differing, None, "{dtype:?}, {rows} rows, {set:?}");
                 }
             }
+        }
+    }
+}
+
+/// Scales at both ends of the format's range: the least are denormal in f32.
+#[test]
+fn mxfp4_scales_reach_from_end_to_end() {
+    let mut data = Vec::new();
+    for scale in [0, 1, 2, 3, 127, 250, 251] {
+        data.extend(std::iter::once(scale).chain((0..16).map(|i| i | (15 - i) << 4)));
+    }
+    let expected = mxfp4_reference(&data);
+    for set in InstructionSet::available() {
+        let backend = backend(1, set);
+        let packed = PackedMatrix::pack(&backend, &view(WeightDtype::Mxfp4, 7, 32, &data)).unwrap();
+        let found = embedding(&backend, &packed, &[0, 1, 2, 3, 4, 5, 6]).unwrap();
+        let found = F32View::of(&found, "found").unwrap();
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(bits(*found), bits(*expected), "{found} for {expected}, {set:?}");
         }
     }
 }

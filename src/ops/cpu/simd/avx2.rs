@@ -230,6 +230,19 @@ impl Lanes for Avx2 {
             ]
         }
     }
+    #[inline(always)]
+    unsafe fn look_up_nibbles(self, from: *const u8, table: &[i8; 16]) -> Ints {
+        unsafe {
+            let (bytes, table) = (_mm_loadu_si128(from.cast()), _mm_loadu_si128(table.as_ptr().cast()));
+            let nibble = _mm_set1_epi8(15);
+            let low = _mm_shuffle_epi8(table, _mm_and_si128(bytes, nibble));
+            let high = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16::<4>(bytes), nibble));
+            [
+                _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(low, high)),
+                _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(low, high)),
+            ]
+        }
+    }
 
     #[inline(always)]
     fn reduce_add(self, a: Floats) -> f32 {

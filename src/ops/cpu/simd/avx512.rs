@@ -157,6 +157,17 @@ impl Lanes for Avx512 {
     unsafe fn load_i8_pairs(self, from: *const i8) -> __m512i {
         unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
     }
+    #[inline(always)]
+    unsafe fn look_up_nibbles(self, from: *const u8, table: &[i8; 16]) -> __m512i {
+        unsafe {
+            let (bytes, table) = (_mm_loadu_si128(from.cast()), _mm_loadu_si128(table.as_ptr().cast()));
+            let nibble = _mm_set1_epi8(15);
+            let low = _mm_shuffle_epi8(table, _mm_and_si128(bytes, nibble));
+            let high = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16::<4>(bytes), nibble));
+            let pairs = _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+            _mm512_cvtepi8_epi16(pairs)
+        }
+    }
 
     #[inline(always)]
     fn reduce_add(self, a: __m512) -> f32 {

@@ -133,6 +133,11 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// # Safety
     /// `from` must be readable for 32 bytes.
     unsafe fn load_i8_pairs(self, from: *const i8) -> Self::I;
+    /// The entries of `table` for the nibbles of sixteen bytes, widened to the halves of the lanes: the low nibble's in the low half.
+    ///
+    /// # Safety
+    /// `from` must be readable for 16 bytes.
+    unsafe fn look_up_nibbles(self, from: *const u8, table: &[i8; 16]) -> Self::I;
 
     /// The sum of the lanes: lane i with lane i + 8, then + 4, + 2, + 1.
     fn reduce_add(self, a: Self::F) -> f32;

@@ -200,6 +200,12 @@ impl Lanes for Portable {
         let bytes = unsafe { from.cast::<[[i8; 2]; LANES]>().read_unaligned() };
         bytes.map(|[low, high]| pair(low.into(), high.into()))
     }
+    #[inline(always)]
+    unsafe fn look_up_nibbles(self, from: *const u8, table: &[i8; 16]) -> Self::I {
+        // SAFETY: the caller promises 16 readable bytes.
+        let bytes = unsafe { from.cast::<[u8; LANES]>().read_unaligned() };
+        bytes.map(|byte| pair(table[usize::from(byte & 15)].into(), table[usize::from(byte >> 4)].into()))
+    }
 
     #[inline(always)]
     fn reduce_add(self, a: Self::F) -> f32 {

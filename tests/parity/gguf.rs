@@ -1,0 +1,27 @@
+//! GGUF files that llama.cpp's own converter made of our checkpoints (`scripts/export_gguf_fixtures.py`) give the bits
+//! that the checkpoints give.
+
+use crate::assets;
+use crate::rewritten::every_logit;
+
+fn check(name: &str, file: &str) {
+    let folder = assets::own_fixture(name);
+    let mut original = assets::load(&folder, crate::options(16 << 20));
+    let mut converted = assets::load(&folder.join(file), crate::options(16 << 20));
+    assert_eq!(converted.config().layer_windows, original.config().layer_windows);
+    assert_eq!(
+        converted.config().gemma4.map(|gemma4| gemma4.full_heads),
+        original.config().gemma4.map(|gemma4| gemma4.full_heads)
+    );
+    assert!(every_logit(&mut converted) == every_logit(&mut original), "{name}/{file}: other bits");
+}
+
+#[test]
+fn gemma4() {
+    check("gemma4", "model-bf16.gguf");
+}
+
+#[test]
+fn gemma4_whose_keys_are_values() {
+    check("gemma4_keys_are_values", "model-f16.gguf");
+}
