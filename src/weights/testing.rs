@@ -162,8 +162,8 @@ pub(super) const GGML_IDS: [(WeightDtype, u32); 11] = [
     (WeightDtype::Q4K, 12),
     (WeightDtype::Q5K, 13),
     (WeightDtype::Q6K, 14),
-    (WeightDtype::Bf16, 30),
     (WeightDtype::Mxfp4, 39),
+    (WeightDtype::Bf16, 30),
 ];
 
 /// A valid file with every kind of value and every dtype.

@@ -15,8 +15,8 @@ impl Header {
     ///
     /// The recipient may stand with the author or with the channel.
     pub fn read(text: &str, begins_with_author: bool) -> Self {
-        let (channel, rest) = take_channel(text);
-        let rest = rest.replace(CONSTRAIN, &format!(" {CONSTRAIN}"));
+        let (channel, before, after) = take_channel(text);
+        let rest = format!("{before} {after}").replace(CONSTRAIN, &format!(" {CONSTRAIN}"));
         let mut words = rest.split_ascii_whitespace().peekable();
         let author = match words.peek() {
             Some(word) if *word == ASSISTANT || (begins_with_author && !word.starts_with("to=")) => {
@@ -38,23 +38,24 @@ impl Header {
 
     /// Reads a header that no `<|message|>` ended: what follows the channel's name, or the author, is content.
     pub fn read_with_content(text: &str, begins_with_author: bool) -> (Self, String) {
+        let text = text.trim_start();
         let author_end = match begins_with_author {
             true => text.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(text.len()),
             false => 0,
         };
         let author = if author_end == 0 { ASSISTANT } else { &text[..author_end] };
-        let (channel, rest) = take_channel(&text[author_end..]);
+        let (channel, before, after) = take_channel(&text[author_end..]);
         let header = Self { author: author.to_owned(), channel, ..Self::default() };
-        (header, rest.trim().to_owned())
+        (header, format!("{before}{after}").trim().to_owned())
     }
 }
 
-/// The channel's name, and the header without it.
-fn take_channel(text: &str) -> (Option<String>, String) {
+/// The channel's name, and what stands before and after it.
+fn take_channel(text: &str) -> (Option<String>, &str, &str) {
     let Some((before, after)) = text.split_once(CHANNEL) else {
-        return (None, text.to_owned());
+        return (None, text, "");
     };
     let end = after.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(after.len());
     let channel = (end > 0).then(|| after[..end].to_owned());
-    (channel, format!("{before} {}", &after[end..]))
+    (channel, before, &after[end..])
 }

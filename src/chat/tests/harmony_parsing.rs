@@ -226,7 +226,9 @@ fn any_output_is_read() {
         }
         for start in [StreamStart::Header, StreamStart::Analysis, StreamStart::Outside] {
             for ParsedMessage { message, .. } in read(&text, start).0 {
-                assert!(text.contains(message.content.trim()), "{text:?}: {message:?}");
+                // Markers that mean nothing where they stand are left out of a content.
+                let words = pieces[..5].iter().fold(text.clone(), |text, marker| text.replace(marker, ""));
+                assert!(words.contains(message.content.trim()), "{text:?}: {message:?}");
             }
         }
     }
