@@ -38,8 +38,7 @@ pub(super) fn load(path: &Path, added: &[String]) -> Result<Parts, TokenizerErro
     let config_path = folder.join("tokenizer_config.json");
     let config = read_json(&config_path)?;
     check_added_ids(path, file, &inner)?;
-    let added: Vec<AddedToken> = added.iter().map(|text| AddedToken::from(text.clone(), true)).collect();
-    inner.add_special_tokens(&added);
+    add_tokens(path, &mut inner, added)?;
     let table = TokenTable::new(entries(&inner), spelling(&inner))?;
 
     let bos_id = bos_id(&inner, &config, &table);
@@ -101,6 +100,24 @@ fn check_added_ids(path: &Path, file: File, inner: &tokenizers::Tokenizer) -> Re
                 format!("the added token {content:?} has the id {id}, but its place gives {given}"),
             ));
         }
+    }
+    Ok(())
+}
+
+/// Adds special tokens behind the file's own. The library counts tokens to number them, so where ids have gaps a new
+/// token could take the id of an old one.
+fn add_tokens(
+    path: &Path,
+    inner: &mut tokenizers::Tokenizer,
+    added: &[String],
+) -> Result<(), TokenizerError> {
+    let size = inner.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
+    let new: Vec<&String> = added.iter().filter(|text| inner.token_to_id(text).is_none()).collect();
+    let tokens: Vec<AddedToken> = added.iter().map(|text| AddedToken::from(text.clone(), true)).collect();
+    inner.add_special_tokens(&tokens);
+    let given = |text: &&String| inner.token_to_id(text).map(|id| id as usize);
+    if new.iter().enumerate().any(|(place, text)| given(text) != Some(size + place)) {
+        return Err(damaged(path, "its ids have gaps, so that no token can be added behind them"));
     }
     Ok(())
 }

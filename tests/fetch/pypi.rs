@@ -180,7 +180,7 @@ fn a_folder_of_files_comes_out_of_one_package() {
     assert_eq!((read("config.json"), read("1_Pooling/config.json")), (b"{}".to_vec(), b"[]".to_vec()));
     let log = std::fs::read_to_string(place.folder.path().join("pip.log")).expect("pip ran");
     assert_eq!(log.lines().count(), 1, "one download serves all files: {log}");
-    assert_eq!(names(&place.models("m")), [LOCK_FILE, "1_Pooling", "config.json", "model.safetensors"]);
+    assert_eq!(names(&place.models("m")), ["1_Pooling", "config.json", LOCK_FILE, "model.safetensors"]);
 
     // What is there is adopted, and only what is gone comes again.
     std::fs::remove_file(place.models("m").join("config.json")).expect("remove");

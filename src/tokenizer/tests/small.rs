@@ -203,13 +203,18 @@ fn tokens_have_texts_and_join_to_one() {
 fn added_tokens_come_behind_the_files_own() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("tokenizer.json");
-    std::fs::write(&path, super::small_json().to_string()).expect("written");
     let added = ["[NEW0]".to_owned(), "<|im_end|>".to_owned(), "[NEW1]".to_owned()];
-    let tokenizer = super::Tokenizer::from_file_with_tokens(&path, &added).expect("whole");
-    let size = small().vocab_size() as u32;
-    assert_eq!(
-        tokenizer.encode("[NEW1]the[NEW0]", SpecialTokens::Parse).expect("encoded"),
-        [size + 1, 257, size]
-    );
-    assert!(tokenizer.is_special(size) && tokenizer.token_id("<|im_end|>") == Some(262));
+    let mut json = super::small_json();
+    let load = |json: &serde_json::Value| {
+        std::fs::write(&path, json.to_string()).expect("written");
+        super::Tokenizer::from_file_with_tokens(&path, &added)
+    };
+    let error = load(&json).expect_err("a new token would take a free id below others").to_string();
+    assert!(error.contains("gaps"), "{error}");
+    json["model"]["vocab"].as_object_mut().expect("a map").remove("ĊĊ");
+    json["model"]["merges"].as_array_mut().expect("a list").pop();
+    let tokenizer = load(&json).expect("whole");
+    let ids = tokenizer.encode("[NEW1]the[NEW0]", SpecialTokens::Parse).expect("encoded");
+    assert_eq!(ids, [266, 257, 265]);
+    assert!(tokenizer.is_special(265) && tokenizer.token_id("<|im_end|>") == Some(262));
 }

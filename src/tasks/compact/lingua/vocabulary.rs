@@ -42,10 +42,13 @@ impl Vocabulary {
     }
 
     /// The tokens put around a window.
+    ///
+    /// The reference builds its windows with mBERT's `[CLS]` and `[SEP]` whichever the encoder, and XLM-RoBERTa's
+    /// vocabulary lacks both, so that its windows stand between unknown tokens. Its results are those of that.
     pub(super) fn around(&self) -> (&'static str, &'static str) {
         match self.family {
             EncoderFamily::Bert => ("[CLS]", "[SEP]"),
-            EncoderFamily::Roberta => ("<s>", "</s>"),
+            EncoderFamily::Roberta => ("<unk>", "<unk>"),
         }
     }
 
