@@ -321,7 +321,7 @@ fn what_harmony_cannot_say_is_adapted_or_refused() {
     assert!(prompt.text.contains("low"));
     let critic = [text("user", "Tide?"), text("critic", "Why?")];
     let error = template.render(&tokenizer, &critic, &options()).expect_err("no such role");
-    assert!(matches!(error, ChatError::Refused { index: 1, .. }), "{error}");
+    assert!(matches!(error, ChatError::UnknownRole { index: 1, .. }), "{error}");
     let effort = RenderOptions { reasoning_effort: Some("extreme".to_owned()), ..options() };
     let error = template.render(&tokenizer, &[text("user", "Tide?")], &effort).expect_err("no such effort");
     assert!(error.to_string().contains("\"extreme\""), "{error}");

@@ -211,8 +211,7 @@ fn added_tokens_come_behind_the_files_own() {
     };
     let error = load(&json).expect_err("a new token would take a free id below others").to_string();
     assert!(error.contains("gaps"), "{error}");
-    json["model"]["vocab"].as_object_mut().expect("a map").remove("ĊĊ");
-    json["model"]["merges"].as_array_mut().expect("a list").pop();
+    json["model"]["vocab"]["ĊĊ"] = 260.into();
     let tokenizer = load(&json).expect("whole");
     let ids = tokenizer.encode("[NEW1]the[NEW0]", SpecialTokens::Parse).expect("encoded");
     assert_eq!(ids, [266, 257, 265]);
