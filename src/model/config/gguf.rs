@@ -32,22 +32,21 @@ impl Fields<'_> {
     }
 
     pub(super) fn size(&self, key: &str) -> Result<Option<usize>, ModelError> {
-        let key = format!("{}.{key}", self.architecture);
-        Ok(self.metadata.u64(&key)?.map(|value| usize::try_from(value).unwrap_or(usize::MAX)))
+        Ok(self.metadata.u64(&self.key(key))?.map(|value| usize::try_from(value).unwrap_or(usize::MAX)))
     }
 
     pub(super) fn required_size(&self, key: &str) -> Result<usize, ModelError> {
-        self.size(key)?.ok_or_else(|| self.missing(&format!("{}.{key}", self.architecture)))
+        self.size(key)?.ok_or_else(|| self.missing(&self.key(key)))
     }
 
     pub(super) fn float(&self, key: &str) -> Result<Option<f32>, ModelError> {
-        Ok(self.metadata.f32(&format!("{}.{key}", self.architecture))?)
+        Ok(self.metadata.f32(&self.key(key))?)
     }
 
     fn rope_scaling(&self, family: Family) -> Result<RopeScaling, ModelError> {
-        let key = format!("{}.rope.scaling.type", self.architecture);
+        let key = self.key("rope.scaling.type");
         let required = |key: &str| {
-            let missing = || self.missing(&format!("{}.{key}", self.architecture));
+            let missing = || self.missing(&self.key(key));
             self.float(key)?.ok_or_else(missing)
         };
         match self.metadata.string(&key)? {
@@ -55,10 +54,7 @@ impl Fields<'_> {
             Some("linear") => Ok(RopeScaling::Linear { factor: required("rope.scaling.factor")? }),
             Some("yarn") => {
                 let factor = required("rope.scaling.factor")?;
-                let original = "rope.scaling.original_context_length";
-                let original_context = self
-                    .size(original)?
-                    .ok_or_else(|| self.missing(&format!("{}.{original}", self.architecture)))?;
+                let original_context = self.required_size("rope.scaling.original_context_length")?;
                 Ok(RopeScaling::Yarn(Yarn {
                     factor,
                     original_context: original_context as f32,

@@ -19,7 +19,8 @@ pub(super) struct Word {
     pub(super) probability: f32,
     /// Whether it is a forced token and nothing else, whose probability of 1 the reference holds in double precision.
     pub(super) is_forced_alone: bool,
-    /// The mean of its tokens, forced or not.
+    /// What contexts are chosen by: its first token's, forced or not. The reference means to take the mean of its
+    /// tokens, and adds up the first one's as often as there are tokens.
     pub(super) unforced: f32,
 }
 
@@ -27,7 +28,8 @@ pub(super) struct Word {
 struct Growing {
     text: String,
     sum: f32,
-    unforced_sum: f32,
+    first: f32,
+    first_sum: f32,
     tokens: usize,
     is_forced: bool,
 }
@@ -39,7 +41,7 @@ impl Growing {
             text: self.text,
             probability: self.sum / tokens,
             is_forced_alone: self.is_forced && self.tokens == 1,
-            unforced: self.unforced_sum / tokens,
+            unforced: self.first_sum / tokens,
         }
     }
 }
@@ -57,7 +59,7 @@ pub(super) fn merge(vocabulary: &Vocabulary, tokens: &[(String, f32)]) -> Vec<Wo
             Some(word) if !vocabulary.begins_word(token) => {
                 word.text.push_str(pure);
                 word.sum += probability;
-                word.unforced_sum += probability;
+                word.first_sum += word.first;
                 word.tokens += 1;
             }
             _ => {
@@ -65,7 +67,8 @@ pub(super) fn merge(vocabulary: &Vocabulary, tokens: &[(String, f32)]) -> Vec<Wo
                 let next = Growing {
                     text: vocabulary.with_forced_tokens(token),
                     sum: if is_forced { 1.0 } else { *probability },
-                    unforced_sum: *probability,
+                    first: *probability,
+                    first_sum: *probability,
                     tokens: 1,
                     is_forced,
                 };
