@@ -4,6 +4,9 @@
 
 #include "../include/launch.h"
 #include "../include/params.h"
+#if defined(LONGWICK_EMU)
+#include "../emu/context.h"
+#endif
 
 #define LONGWICK_STRUCTS(X)                                                                                        \
     X(LongwickStream) X(LongwickRmsNormParams) X(LongwickRopeAnglesParams) X(LongwickRopeParams) X(LongwickGatedParams) \
@@ -14,5 +17,8 @@ extern "C" std::size_t longwick_struct_size(const char* name) {
 #define LONGWICK_SIZE(Struct) \
     if (std::strcmp(name, #Struct) == 0) return sizeof(Struct);
     LONGWICK_STRUCTS(LONGWICK_SIZE)
+#if defined(LONGWICK_EMU)
+    LONGWICK_SIZE(LongwickEmuContext)
+#endif
     return 0;
 }

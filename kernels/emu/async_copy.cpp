@@ -26,6 +26,14 @@ void AsyncCopies::wait(std::size_t pending) {
     }
 }
 
+bool AsyncCopies::any() const {
+    if (!open_.empty()) return true;
+    for (const auto& group : groups_) {
+        if (!group.empty()) return true;
+    }
+    return false;
+}
+
 void AsyncCopies::clear() {
     open_.clear();
     groups_.clear();

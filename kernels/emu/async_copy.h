@@ -13,7 +13,8 @@ class AsyncCopies {
     void begin(void* shared, const void* global, std::size_t bytes);
     void commit();
     void wait(std::size_t pending);
-    bool any() const { return !open_.empty() || !groups_.empty(); }
+    // Whether a copy (not merely an empty group) is under way.
+    bool any() const;
     void clear();
 
   private:

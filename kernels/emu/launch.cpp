@@ -4,6 +4,7 @@
 
 #include "../include/launch.h"
 #include "block.h"
+#include "context.h"
 
 namespace {
 
@@ -16,15 +17,6 @@ constexpr std::uint32_t MAX_SHARED_BYTES = 99 * 1024;
 }  // namespace
 
 extern "C" {
-
-// Mirrored by `emu::Context` in Rust.
-struct LongwickEmuContext {
-    std::uint32_t order;
-    std::uint64_t seed;
-    char message[512];
-};
-
-std::size_t longwick_emu_context_size() { return sizeof(LongwickEmuContext); }
 
 std::int32_t longwick_emu_launch(void* opaque, const LongwickLaunch* launch) {
     auto* context = static_cast<LongwickEmuContext*>(opaque);

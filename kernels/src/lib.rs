@@ -20,6 +20,16 @@ mod error;
 #[cfg(feature = "emu")]
 mod ffi;
 #[cfg(feature = "emu")]
+mod gated;
+#[cfg(feature = "emu")]
+mod kv_cache;
+#[cfg(feature = "emu")]
+mod kv_write;
+#[cfg(feature = "emu")]
+mod rms_norm;
+#[cfg(feature = "emu")]
+mod rope;
+#[cfg(feature = "emu")]
 mod stream;
 mod view;
 
@@ -27,6 +37,13 @@ mod view;
 pub mod emu;
 
 pub use error::KernelError;
-#[cfg(feature = "emu")]
-pub use stream::Stream;
 pub use view::{Dtype, Element, View, ViewMut};
+#[cfg(feature = "emu")]
+pub use {
+    gated::{Activation, Gated},
+    kv_cache::{KvLayout, KvPool, KvPoolMut, KvScales},
+    kv_write::{KvWrite, Slots},
+    rms_norm::RmsNorm,
+    rope::{HeadNorm, Rope, RopeAngles},
+    stream::Stream,
+};

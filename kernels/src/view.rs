@@ -1,4 +1,5 @@
 //! Borrowed memory that a kernel reads or writes.
+#[cfg(feature = "emu")]
 use crate::KernelError;
 use half::{bf16, f16};
 use std::{fmt, marker::PhantomData};
@@ -176,5 +177,14 @@ impl<'a> ViewMut<'a> {
     /// The same memory, to be read.
     pub fn as_view(&self) -> View<'_> {
         self.view
+    }
+}
+
+/// The type of an activation: f32, bf16 or f16.
+#[cfg(feature = "emu")]
+pub(crate) fn expect_float(argument: &'static str, view: &View<'_>) -> Result<Dtype, KernelError> {
+    match view.dtype {
+        Dtype::F32 | Dtype::Bf16 | Dtype::F16 => Ok(view.dtype),
+        found => Err(KernelError::Dtype { argument, expected: "f32, bf16 or f16".to_owned(), found }),
     }
 }
