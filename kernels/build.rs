@@ -1,50 +1,98 @@
-//! Builds the kernels: with the host compiler against the emulator (feature `emu`).
-#[cfg(feature = "emu")]
-mod emu {
-    /// C++ sources of a folder, in a fixed order.
-    fn sources(folder: &str) -> Vec<std::path::PathBuf> {
-        let entries = std::fs::read_dir(folder).expect("the crate's own folder").flatten();
-        let is_source = |path: &std::path::PathBuf| {
-            path.extension().is_some_and(|extension| extension == "cu" || extension == "cpp")
-        };
-        let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(is_source).collect();
-        paths.sort();
-        paths
-    }
+//! Builds the kernels: with the host compiler against the emulator (feature `emu`), and with nvcc (feature `cuda`).
+//!
+//! The launchers are host code in both; they are built once.
 
-    /// Kernels, launchers and the emulator, as one static library.
-    pub(super) fn build() {
-        let mut build = cc::Build::new();
-        build
-            .cpp(true)
-            .std("c++17")
-            .opt_level(2)
-            .define("LONGWICK_EMU", None)
-            .warnings(true)
-            .extra_warnings(true);
-        // Products and sums are fused only where the text says so, as on the card. Every `.cu` file is C++ here.
-        build.flag("-ffp-contract=off").flag("-x").flag("c++");
+#[cfg(any(feature = "emu", feature = "cuda"))]
+use std::path::PathBuf;
+
+/// Sources of a folder, in a fixed order.
+#[cfg(any(feature = "emu", feature = "cuda"))]
+fn sources(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the crate's own folder").flatten();
+    let is_source =
+        |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cu" || extension == "cpp");
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(is_source).collect();
+    paths.sort();
+    paths
+}
+
+/// Launchers; with `emu` the kernels and the emulator too; as one static library.
+#[cfg(any(feature = "emu", feature = "cuda"))]
+fn build_launchers() {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").opt_level(2).warnings(true).extra_warnings(true);
+    // Products and sums are fused only where the text says so, as on the card. Every `.cu` file is C++ here.
+    build.flag("-ffp-contract=off").flag("-x").flag("c++");
+    build.files(sources("csrc"));
+    if cfg!(feature = "emu") {
+        build.define("LONGWICK_EMU", None).files(sources("emu"));
         if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
             // Without the instruction each fused multiply-add is a call.
             build.flag("-mavx2").flag("-mfma").flag("-mf16c");
         }
-        if cfg!(feature = "emu-asan") {
-            build
-                .flag("-fsanitize=address,undefined")
-                .flag("-fno-sanitize-recover=all")
-                .flag("-fno-omit-frame-pointer");
-            for library in ["asan", "ubsan"] {
-                println!("cargo:rustc-link-lib=dylib={library}");
-            }
-        }
-        build.files(sources("csrc")).files(sources("emu")).compile("longwick_kernels_emu");
     }
+    if cfg!(feature = "emu-asan") {
+        build
+            .flag("-fsanitize=address,undefined")
+            .flag("-fno-sanitize-recover=all")
+            .flag("-fno-omit-frame-pointer");
+        for library in ["asan", "ubsan"] {
+            println!("cargo:rustc-link-lib=dylib={library}");
+        }
+    }
+    build.compile("longwick_kernels");
+}
+
+/// The architectures we build for; PTX of the last serves newer ones.
+#[cfg(feature = "cuda")]
+const ARCHITECTURES: [&str; 5] = ["80", "86", "89", "90", "120"];
+
+/// nvcc of the toolkit in `CUDA_HOME`, else in `PATH`.
+#[cfg(feature = "cuda")]
+fn nvcc() -> PathBuf {
+    println!("cargo:rerun-if-env-changed=CUDA_HOME");
+    std::env::var_os("CUDA_HOME")
+        .map_or_else(|| PathBuf::from("nvcc"), |home| PathBuf::from(home).join("bin/nvcc"))
+}
+
+/// One fatbin a source file, and `fatbins.rs`, which includes them.
+#[cfg(feature = "cuda")]
+fn build_fatbins() {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let mut list = String::from("const FATBINS: &[(&str, &[u8])] = &[\n");
+    for source in sources("csrc") {
+        let name = source.file_stem().expect("a file").to_string_lossy().into_owned();
+        // Holds no kernel.
+        if name == "layout" {
+            continue;
+        }
+        let target = out.join(format!("{name}.fatbin"));
+        let mut command = std::process::Command::new(nvcc());
+        command.args(["-std=c++17", "-fatbin", "-fmad=false", "-Werror", "all-warnings", "--threads", "0"]);
+        for architecture in ARCHITECTURES {
+            command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
+        }
+        let newest = ARCHITECTURES[ARCHITECTURES.len() - 1];
+        command.arg(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
+        let status = command.arg("-o").arg(&target).arg(&source).status().unwrap_or_else(|error| {
+            panic!("nvcc does not run ({error}): set CUDA_HOME to a CUDA toolkit of 12.8 or newer, or put its nvcc into PATH")
+        });
+        assert!(status.success(), "nvcc fails on {}", source.display());
+        list += &format!("    ({name:?}, include_bytes!({:?})),\n", target.display().to_string());
+    }
+    std::fs::write(out.join("fatbins.rs"), list + "];\n").expect("OUT_DIR is writable");
 }
 
 fn main() {
     for folder in ["build.rs", "include", "csrc", "emu"] {
         println!("cargo:rerun-if-changed={folder}");
     }
-    #[cfg(feature = "emu")]
-    emu::build();
+    println!("cargo:rustc-check-cfg=cfg(launchers)");
+    #[cfg(any(feature = "emu", feature = "cuda"))]
+    {
+        println!("cargo:rustc-cfg=launchers");
+        build_launchers();
+    }
+    #[cfg(feature = "cuda")]
+    build_fatbins();
 }

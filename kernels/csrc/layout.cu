@@ -10,7 +10,7 @@
 
 #define LONGWICK_STRUCTS(X)                                                                                        \
     X(LongwickStream) X(LongwickRmsNormParams) X(LongwickRopeAnglesParams) X(LongwickRopeParams) X(LongwickGatedParams) \
-    X(LongwickPagedKv) X(LongwickKvWriteParams)
+    X(LongwickPagedKv) X(LongwickKvWriteParams) X(LongwickAttentionItem) X(LongwickMergeItem) X(LongwickAttentionParams)
 
 // 0 for an unknown name.
 extern "C" std::size_t longwick_struct_size(const char* name) {

@@ -98,4 +98,48 @@ struct LongwickKvWriteParams {
     std::uint32_t dtype;
 };
 
+// A piece of attention: some query rows over a range of keys. Lies in the plan as words.
+//
+// Rows are packed: row r of a token list is query head `r % group` (of the kv head's group) of token `tokens[r / group]`.
+struct LongwickAttentionItem {
+    std::uint32_t table;        // word of the plan where the block table begins
+    std::uint32_t first_block;  // absolute position / block_size of the table's first entry
+    std::uint32_t tokens;       // word of the plan where the token list begins
+    std::uint32_t first_row;    // of the token list
+    std::uint32_t num_rows;     // at most the tile's
+    std::uint32_t first_key;    // absolute position of the first key that any row sees
+    std::uint32_t end_key;      // one past the last
+    std::uint32_t partial;      // first row of the partial results, or LONGWICK_NO_PARTIAL: rows are finished here
+};
+
+// The partial results of one token, to be merged in order.
+struct LongwickMergeItem {
+    std::uint32_t token;
+    std::uint32_t first_part;  // word of the plan: for each span, ascending, the partial row of the token's first query head
+    std::uint32_t num_parts;
+    std::uint32_t reserved;
+};
+
+constexpr std::uint32_t LONGWICK_NO_PARTIAL = 0xffffffffu;
+constexpr std::uint32_t LONGWICK_NO_WINDOW = 0xffffffffu;
+
+struct LongwickAttentionParams {
+    const void* q;             // [tokens, q_heads, head_dim], dtype
+    void* out;                 // [tokens, q_heads, head_dim], dtype
+    float* log_sum_exp;        // [tokens, q_heads], natural log, the sink included; or null
+    const float* sinks;        // [q_heads], or null
+    const std::uint32_t* plan;
+    float* partial_sums;       // [partial rows, kv_heads, head_dim]
+    float* partial_stats;      // [partial rows, kv_heads, 2]: greatest score (times log2 e) and sum of weights
+    LongwickPagedKv cache;
+    std::uint32_t first_item;  // word of the plan
+    std::uint32_t num_items;
+    std::uint32_t positions;   // word of the plan: absolute position of each token
+    std::uint32_t q_heads;
+    std::uint32_t window;      // a row at position p sees keys at positions > p - window
+    float scale;               // multiplies q.k
+    float soft_cap;            // cap * tanh(score / cap); 0: none
+    std::uint32_t dtype;
+};
+
 }  // extern "C"

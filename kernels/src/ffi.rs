@@ -1,6 +1,8 @@
 //! The C interface, as `include/launch.h` and `include/params.h` declare it. Addresses are 64-bit numbers here.
 use crate::KernelError;
-use std::ffi::{c_char, c_void};
+#[cfg(feature = "emu")]
+use std::ffi::c_char;
+use std::ffi::c_void;
 
 pub(crate) const STATUS_OK: i32 = 0;
 pub(crate) const STATUS_UNSUPPORTED_DTYPE: i32 = 1;
@@ -15,6 +17,9 @@ pub(crate) fn count(argument: &'static str, number: usize) -> Result<u32, Kernel
         .filter(|&number| number < 1 << 31)
         .ok_or_else(|| KernelError::value(argument, "below 2^31", number))
 }
+
+/// One stage of attention.
+pub(crate) type AttentionLauncher = unsafe extern "C" fn(*const AttentionParams, *const RawStream) -> i32;
 
 macro_rules! structs {
     ($($(#[$doc:meta])* $name:ident as $c_name:literal { $($field:ident: $type:ty),* $(,)? })*) => {
@@ -32,7 +37,6 @@ structs! {
         launch: unsafe extern "C" fn(*mut c_void, *const c_void) -> i32,
         context: *mut c_void,
     }
-    EmuContext as c"LongwickEmuContext" { order: u32, seed: u64, message: [u8; 512] }
     RmsNormParams as c"LongwickRmsNormParams" {
         x: u64, residual: u64, weight: u64, sum: u64, out: u64,
         rows: u32, dim: u32, epsilon: f32, dtype: u32,
@@ -57,17 +61,51 @@ structs! {
     KvWriteParams as c"LongwickKvWriteParams" {
         keys: u64, values: u64, slots: u64, cache: PagedKv, tokens: u32, dtype: u32,
     }
+    AttentionParams as c"LongwickAttentionParams" {
+        q: u64, out: u64, log_sum_exp: u64, sinks: u64, plan: u64, partial_sums: u64, partial_stats: u64,
+        cache: PagedKv,
+        first_item: u32, num_items: u32, positions: u32, q_heads: u32, window: u32,
+        scale: f32, soft_cap: f32, dtype: u32,
+    }
 }
 
 unsafe extern "C" {
     #[cfg(test)]
-    pub(crate) fn longwick_struct_size(name: *const c_char) -> usize;
+    pub(crate) fn longwick_struct_size(name: *const std::ffi::c_char) -> usize;
     pub(crate) fn longwick_rms_norm(params: *const RmsNormParams, stream: *const RawStream) -> i32;
     pub(crate) fn longwick_rope_angles(params: *const RopeAnglesParams, stream: *const RawStream) -> i32;
     pub(crate) fn longwick_rope(params: *const RopeParams, stream: *const RawStream) -> i32;
     pub(crate) fn longwick_gated(params: *const GatedParams, stream: *const RawStream) -> i32;
     pub(crate) fn longwick_kv_write(params: *const KvWriteParams, stream: *const RawStream) -> i32;
 
+    pub(crate) fn longwick_attention_rows(
+        dtype: u32,
+        cache_dtype: u32,
+        head_dim: u32,
+        is_narrow: bool,
+    ) -> u32;
+    pub(crate) fn longwick_paged_prefill_attention(
+        params: *const AttentionParams,
+        stream: *const RawStream,
+    ) -> i32;
+    pub(crate) fn longwick_paged_decode_attention(
+        params: *const AttentionParams,
+        stream: *const RawStream,
+    ) -> i32;
+    pub(crate) fn longwick_merge_attention(params: *const AttentionParams, stream: *const RawStream) -> i32;
+}
+
+/// `LongwickEmuContext`.
+#[cfg(feature = "emu")]
+#[repr(C)]
+pub(crate) struct EmuContext {
+    pub(crate) order: u32,
+    pub(crate) seed: u64,
+    pub(crate) message: [u8; 512],
+}
+
+#[cfg(feature = "emu")]
+unsafe extern "C" {
     pub(crate) fn longwick_emu_launch(context: *mut c_void, launch: *const c_void) -> i32;
     pub(crate) fn longwick_emu_allocate(bytes: usize) -> *mut u8;
     pub(crate) fn longwick_emu_free(memory: *mut u8, bytes: usize);
@@ -87,6 +125,16 @@ mod tests {
             // SAFETY: the name ends in a zero byte.
             let found = unsafe { super::longwick_struct_size(name.as_ptr()) };
             assert_eq!(found, *size, "{name:?}");
+        }
+        #[cfg(feature = "emu")]
+        // SAFETY: as above.
+        let found = unsafe { super::longwick_struct_size(c"LongwickEmuContext".as_ptr()) };
+        #[cfg(feature = "emu")]
+        assert_eq!(found, size_of::<super::EmuContext>());
+        // The plan lays these out as words.
+        for (name, words) in [(c"LongwickAttentionItem", 8), (c"LongwickMergeItem", 4)] {
+            // SAFETY: as above.
+            assert_eq!(unsafe { super::longwick_struct_size(name.as_ptr()) }, 4 * words, "{name:?}");
         }
         // SAFETY: as above.
         assert_eq!(unsafe { super::longwick_struct_size(c"Unknown".as_ptr()) }, 0);

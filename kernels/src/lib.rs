@@ -8,7 +8,8 @@
 //!
 //! # Features
 //! * none: types and errors, no compiler needed;
-//! * `emu`: the host compiler builds kernels and emulator; [`Stream::emu`] runs them;
+//! * `emu`: the host compiler builds kernels and emulator; `Stream::emu` runs them;
+//! * `cuda`: nvcc builds fatbins for sm_80, 86, 89, 90 and 120, and PTX for newer cards; `Stream::cuda` runs them;
 //! * `emu-asan`: the same under the address and undefined-behaviour sanitizers.
 //!
 //! Architecture invariant: the kernel text that nvcc compiles for the card is the text that the emulator runs in the tests.
@@ -16,30 +17,37 @@
 //! Architecture invariant: offsets into caches are 64-bit.
 #![deny(missing_docs)]
 
+#[cfg(launchers)]
+mod attention;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod error;
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 mod ffi;
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 mod gated;
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 mod kv_cache;
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 mod kv_write;
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 mod rms_norm;
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 mod rope;
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 mod stream;
 mod view;
 
 #[cfg(feature = "emu")]
 pub mod emu;
 
+#[cfg(feature = "cuda")]
+pub use cuda::CudaKernels;
 pub use error::KernelError;
 pub use view::{Dtype, Element, View, ViewMut};
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 pub use {
+    attention::{AttentionPlan, AttentionSequence, AttentionShape, PagedAttention, PlanView},
     gated::{Activation, Gated},
     kv_cache::{KvLayout, KvPool, KvPoolMut, KvScales},
     kv_write::{KvWrite, Slots},

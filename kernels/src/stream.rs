@@ -1,20 +1,73 @@
 //! Where launches go.
-use crate::{KernelError, emu::Order, ffi};
+#[cfg(feature = "cuda")]
+use crate::cuda::{self, CudaKernels, CudaPlace};
+#[cfg(feature = "emu")]
+use crate::emu::Order;
+use crate::{KernelError, ffi};
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 
-/// An ordered queue of launches. Each operation is a free function that takes one.
+/// An ordered queue of launches.
 pub struct Stream {
-    context: ffi::EmuContext,
+    place: Place,
+}
+
+enum Place {
+    #[cfg(feature = "emu")]
+    Emu(Box<ffi::EmuContext>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<CudaPlace>),
+}
+
+impl Place {
+    fn raw(&mut self) -> ffi::RawStream {
+        match self {
+            #[cfg(feature = "emu")]
+            Self::Emu(context) => ffi::RawStream {
+                launch: ffi::longwick_emu_launch,
+                context: std::ptr::from_mut(&mut **context).cast(),
+            },
+            #[cfg(feature = "cuda")]
+            Self::Cuda(place) => {
+                ffi::RawStream { launch: cuda::launch, context: std::ptr::from_mut(&mut **place).cast() }
+            }
+        }
+    }
+
+    /// What the last failed launch said.
+    fn message(&self) -> String {
+        match self {
+            #[cfg(feature = "emu")]
+            Self::Emu(context) => {
+                let text = context.message.iter().take_while(|&&byte| byte != 0);
+                String::from_utf8_lossy(&text.copied().collect::<Vec<u8>>()).into_owned()
+            }
+            #[cfg(feature = "cuda")]
+            Self::Cuda(place) => place.message.clone(),
+        }
+    }
 }
 
 impl Stream {
     /// The emulator: every launch runs at once, on the calling thread.
+    #[cfg(feature = "emu")]
     pub fn emu(order: Order) -> Self {
         let (order, seed) = match order {
             Order::Forward => (0, 0),
             Order::Reverse => (1, 0),
             Order::Seeded(seed) => (2, seed),
         };
-        Self { context: ffi::EmuContext { order, seed, message: [0; 512] } }
+        Self { place: Place::Emu(Box::new(ffi::EmuContext { order, seed, message: [0; 512] })) }
+    }
+
+    /// A stream of a CUDA device. A launch that returns is queued, not done.
+    ///
+    /// # Safety
+    /// Every view that an operation is given with this stream must lie in the device's memory, and stay borrowed until the launch is
+    /// done.
+    #[cfg(feature = "cuda")]
+    pub unsafe fn cuda(kernels: Arc<CudaKernels>, stream: Arc<cudarc::driver::CudaStream>) -> Self {
+        Self { place: Place::Cuda(Box::new(CudaPlace::new(kernels, stream))) }
     }
 
     /// Calls a launcher and turns its status into a result.
@@ -23,27 +76,18 @@ impl Stream {
         operation: &'static str,
         launcher: impl FnOnce(*const ffi::RawStream) -> i32,
     ) -> Result<(), KernelError> {
-        let raw = ffi::RawStream {
-            launch: ffi::longwick_emu_launch,
-            context: std::ptr::from_mut(&mut self.context).cast(),
-        };
-        match launcher(&raw) {
-            ffi::STATUS_OK => Ok(()),
-            ffi::STATUS_LAUNCH_FAILED => {
-                let text = self.context.message.iter().take_while(|&&byte| byte != 0);
-                let message = String::from_utf8_lossy(&text.copied().collect::<Vec<u8>>()).into_owned();
-                Err(KernelError::Launch { operation, message })
-            }
+        let raw = self.place.raw();
+        let message = match launcher(&raw) {
+            ffi::STATUS_OK => return Ok(()),
             ffi::STATUS_UNSUPPORTED_DTYPE => {
-                Err(KernelError::Unsupported { operation, what: "these element types".to_owned() })
+                return Err(KernelError::Unsupported { operation, what: "these element types".to_owned() });
             }
             ffi::STATUS_UNSUPPORTED_HEAD_DIM => {
-                Err(KernelError::Unsupported { operation, what: "this head size".to_owned() })
+                return Err(KernelError::Unsupported { operation, what: "this head size".to_owned() });
             }
-            status => Err(KernelError::Launch {
-                operation,
-                message: format!("the launcher refused an argument (status {status})"),
-            }),
-        }
+            ffi::STATUS_LAUNCH_FAILED => self.place.message(),
+            status => format!("the launcher refused an argument (status {status})"),
+        };
+        Err(KernelError::Launch { operation, message })
     }
 }

@@ -1,5 +1,5 @@
 //! Borrowed memory that a kernel reads or writes.
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 use crate::KernelError;
 use half::{bf16, f16};
 use std::{fmt, marker::PhantomData};
@@ -33,7 +33,7 @@ impl Dtype {
     }
 
     /// The number by which launchers know it; integers never reach one.
-    #[cfg(feature = "emu")]
+    #[cfg(launchers)]
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::F32 => 0,
@@ -131,7 +131,7 @@ impl<'a> View<'a> {
     }
 
     /// Checks type, length and, since kernels move 16 bytes at a time, the address.
-    #[cfg(feature = "emu")]
+    #[cfg(launchers)]
     pub(crate) fn expect(
         &self,
         argument: &'static str,
@@ -147,7 +147,7 @@ impl<'a> View<'a> {
         self.expect_aligned(argument)
     }
 
-    #[cfg(feature = "emu")]
+    #[cfg(launchers)]
     pub(crate) fn expect_aligned(&self, argument: &'static str) -> Result<u64, KernelError> {
         let scalars = matches!(self.dtype, Dtype::U32 | Dtype::U64);
         if !scalars && !self.is_empty() && !self.address.is_multiple_of(16) {
@@ -181,7 +181,7 @@ impl<'a> ViewMut<'a> {
 }
 
 /// The type of an activation: f32, bf16 or f16.
-#[cfg(feature = "emu")]
+#[cfg(launchers)]
 pub(crate) fn expect_float(argument: &'static str, view: &View<'_>) -> Result<Dtype, KernelError> {
     match view.dtype {
         Dtype::F32 | Dtype::Bf16 | Dtype::F16 => Ok(view.dtype),

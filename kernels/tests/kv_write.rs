@@ -6,7 +6,7 @@ use longwick_kernels::{
     Dtype, KernelError, KvLayout, KvPoolMut, KvWrite, Slots, Stream, View, ViewMut,
     emu::{GuardedMemory, Order},
 };
-use support::{Float, Random, guarded, in_every_order};
+use support::{Float, Random, fp8_value, guarded, in_every_order};
 
 /// Writes, and gives back the pool's bytes.
 fn write<T: Float>(
@@ -23,16 +23,6 @@ fn write<T: Float>(
     let (keys, values) = (View::on_host(keys.elements::<T>()), View::on_host(values.elements::<T>()));
     KvWrite { keys, values, slots: Slots::on_host(slots), cache }.launch(stream).expect("kv_write");
     pool.elements::<u8>().to_vec()
-}
-
-/// E4M3 by its definition, in another way than the kernel's.
-fn fp8_value(code: u8) -> f64 {
-    let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
-    let magnitude = match exponent {
-        0 => mantissa / 8.0 * 2f64.powi(-6),
-        _ => (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7),
-    };
-    if code & 0x80 != 0 { -magnitude } else { magnitude }
 }
 
 /// The nearest E4M3 number, ties to the even code.

@@ -1,5 +1,7 @@
 //! What kernel tests share: numbers, element types, and how an error is judged.
 #![allow(dead_code)]
+pub mod attention;
+
 use half::{bf16, f16};
 use longwick_kernels::{
     Element, Stream,
@@ -105,4 +107,14 @@ pub fn check_error<T: Float>(what: &str, found: &[T], plain: &[T], oracle: &[f64
     };
     let (kernel, allowed) = (worst(found), 2.0 * worst(plain));
     assert!(kernel <= allowed, "{what}: error {kernel:e}, allowed {allowed:e}");
+}
+
+/// E4M3 by its definition, in another way than the kernel's.
+pub fn fp8_value(code: u8) -> f64 {
+    let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
+    let magnitude = match exponent {
+        0 => mantissa / 8.0 * 2f64.powi(-6),
+        _ => (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7),
+    };
+    if code & 0x80 != 0 { -magnitude } else { magnitude }
 }

@@ -1,0 +1,120 @@
+// Brings queries, keys and values into shared memory.
+#pragma once
+#include "../arch/async_copy.cuh"
+#include "../arch/vector.cuh"
+#include "../params.h"
+#include "shared_rows.cuh"
+
+#if defined(LONGWICK_HAS_KERNELS)
+namespace longwick {
+
+template <class A, class B>
+constexpr bool is_same = false;
+template <class A>
+constexpr bool is_same<A, A> = true;
+
+// One item's view of the block table.
+struct BlockTable {
+    const LongwickPagedKv& cache;
+    const std::uint32_t* blocks;
+    std::uint32_t first_block;
+    std::uint32_t head;
+
+    LONGWICK_DEVICE std::int64_t block(std::uint32_t position) const {
+        return blocks[position / cache.block_size - first_block];
+    }
+
+    // Elements from the start of the keys (or values) to those of the token at `position`.
+    LONGWICK_DEVICE std::int64_t offset(std::uint32_t position) const {
+        return block(position) * cache.block_stride + head * cache.head_stride +
+               static_cast<std::int64_t>(position % cache.block_size) * cache.head_dim;
+    }
+
+    LONGWICK_DEVICE float scale(const float* scales, std::uint32_t position) const {
+        return scales[block(position) * cache.scale_block_stride + head * cache.scale_head_stride +
+                      position % cache.block_size];
+    }
+};
+
+// Stores eight floats as elements `8 * eighth` and on of a row.
+template <class T, std::uint32_t ROW_BYTES>
+LONGWICK_DEVICE void store_shared(SharedRows<T, ROW_BYTES> rows, std::uint32_t row, std::uint32_t eighth,
+                                  const float (&values)[VECTOR]) {
+    if constexpr (sizeof(T) == 2) {
+        store_vector(rows.chunk(row, eighth), values);
+    } else {
+        LONGWICK_UNROLL
+        for (std::uint32_t half = 0; half < 2; ++half) {
+            Bytes16 bytes;
+            LONGWICK_UNROLL
+            for (std::uint32_t i = 0; i < 4; ++i) bytes.words[i] = float_bits(values[4 * half + i]);
+            *reinterpret_cast<Bytes16*>(rows.chunk(row, 2 * eighth + half)) = bytes;
+        }
+    }
+}
+
+// Begins to load the tokens at positions `start` to `start + KEYS - 1`; those outside [first, end) become zero, so that whatever lies
+// in the cache there takes no part. A cache of T is copied asynchronously; another is converted (fp8 with its scale) on the way, and
+// has arrived at the next barrier.
+template <class T, class Cached, class Tile>
+LONGWICK_DEVICE void load_tokens(SharedRows<T, Tile::ROW_BYTES> rows, const void* cached, [[maybe_unused]] const float* scales,
+                                 const BlockTable& table, std::uint32_t start, std::uint32_t first, std::uint32_t end) {
+    const auto* elements = static_cast<const Cached*>(cached);
+    if constexpr (is_same<T, Cached>) {
+        constexpr std::uint32_t CHUNKS = Tile::ROW_BYTES / 16;
+        for (std::uint32_t i = threadIdx.x; i < Tile::KEYS * CHUNKS; i += Tile::THREADS) {
+            const std::uint32_t row = i / CHUNKS, chunk = i % CHUNKS, position = start + row;
+            const bool is_seen = position >= first && position < end;
+            const T* from = is_seen ? elements + table.offset(position) + chunk * (16 / sizeof(T)) : elements;
+            async_copy_16(rows.chunk(row, chunk), from, is_seen ? 16 : 0);
+        }
+    } else {
+        constexpr std::uint32_t EIGHTHS = Tile::DIM / VECTOR;
+        for (std::uint32_t i = threadIdx.x; i < Tile::KEYS * EIGHTHS; i += Tile::THREADS) {
+            const std::uint32_t row = i / EIGHTHS, eighth = i % EIGHTHS, position = start + row;
+            float values[VECTOR] = {};
+            if (position >= first && position < end) {
+                load_vector(elements + table.offset(position) + eighth * VECTOR, values);
+                if constexpr (sizeof(Cached) == 1) {
+                    const float scale = table.scale(scales, position);
+                    LONGWICK_UNROLL
+                    for (std::uint32_t j = 0; j < VECTOR; ++j) values[j] *= scale;
+                }
+            }
+            store_shared(rows, row, eighth, values);
+        }
+    }
+}
+
+// Which query a packed row is.
+struct QueryRow {
+    std::uint32_t token;
+    std::uint32_t head;
+};
+
+LONGWICK_DEVICE QueryRow query_row(const LongwickAttentionParams& params, const LongwickAttentionItem& item,
+                                   std::uint32_t row) {
+    const std::uint32_t group = params.q_heads / params.cache.kv_heads;
+    const std::uint32_t packed = item.first_row + row;
+    return {params.plan[item.tokens + packed / group], blockIdx.y * group + packed % group};
+}
+
+// Rows past the item's are zero.
+template <class T, class Tile>
+LONGWICK_DEVICE void load_queries(SharedRows<T, Tile::ROW_BYTES> rows, const LongwickAttentionParams& params,
+                                  const LongwickAttentionItem& item) {
+    constexpr std::uint32_t CHUNKS = Tile::ROW_BYTES / 16;
+    for (std::uint32_t i = threadIdx.x; i < Tile::ROWS * CHUNKS; i += Tile::THREADS) {
+        const std::uint32_t row = i / CHUNKS, chunk = i % CHUNKS;
+        Bytes16 bytes = {{0, 0, 0, 0}};
+        if (row < item.num_rows) {
+            const QueryRow query = query_row(params, item, row);
+            const std::size_t start = (static_cast<std::size_t>(query.token) * params.q_heads + query.head) * Tile::DIM;
+            bytes = *reinterpret_cast<const Bytes16*>(static_cast<const T*>(params.q) + start + chunk * (16 / sizeof(T)));
+        }
+        *reinterpret_cast<Bytes16*>(rows.chunk(row, chunk)) = bytes;
+    }
+}
+
+}  // namespace longwick
+#endif

@@ -1,0 +1,245 @@
+//! Paged attention against float64, and its independence of everything but a row's own tokens.
+#![cfg(feature = "emu")]
+mod support;
+use half::{bf16, f16};
+use longwick_kernels::{
+    AttentionPlan, AttentionSequence, AttentionShape, Dtype, KernelError, Stream, emu::Order,
+};
+use std::ops::Range;
+use support::{
+    Float, Random,
+    attention::{Case, World},
+    check_error,
+};
+
+const DIMS: [usize; 8] = [16, 32, 64, 80, 96, 128, 256, 512];
+const LENGTHS: [usize; 11] = [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000];
+const GROUPS: [usize; 5] = [1, 4, 5, 8, 16];
+const WINDOWS: [Option<u32>; 3] = [None, Some(24), Some(2000)];
+const BLOCKS: [usize; 2] = [16, 32];
+/// Sinks and soft cap.
+const EXTRAS: [(bool, Option<f32>); 3] = [(false, None), (true, None), (true, Some(5.0))];
+
+/// Runs a step in every order; the bits must agree.
+fn in_every_order<T: Float>(world: &World<T>, step: &[(usize, Range<usize>)]) -> (Vec<T>, Vec<f32>) {
+    let mut results = Order::ALL.map(|order| world.attend(&mut Stream::emu(order), step)).into_iter();
+    let first = results.next().expect("an order");
+    for other in results {
+        assert_eq!(bits(&first.out), bits(&other.out), "orders disagree: {:?}", world.case);
+        assert_eq!(bits(&first.log_sum_exp), bits(&other.log_sum_exp), "orders disagree: {:?}", world.case);
+    }
+    (first.out, first.log_sum_exp)
+}
+
+fn bits<T: Float>(elements: &[T]) -> Vec<u32> {
+    elements.iter().map(|x| x.bits()).collect()
+}
+
+fn check<T: Float>(case: Case, step: &[(usize, Range<usize>)]) {
+    let world = World::<T>::new(case);
+    let (out, log_sum_exp) = in_every_order(&world, step);
+    let (exact, exact_log) = world.oracle(step);
+    let (plain, plain_log) = world.plain(step);
+    let what = format!("{} {:?}", T::DTYPE, world.case);
+    check_error(&what, &out, &plain, &exact);
+    // A sum of weights and its logarithm lose a few bits more than the plain implementation, which may lose none.
+    let slack = exact_log.iter().fold(1.0, |most: f64, x| most.max(x.abs())) * 4.0 * f64::from(f32::EPSILON);
+    let worst = |found: &[f32]| {
+        found.iter().zip(&exact_log).map(|(x, exact)| (f64::from(*x) - exact).abs()).fold(0.0, f64::max)
+    };
+    assert!(log_sum_exp.iter().all(|x| x.is_finite()), "{what}");
+    let (found, allowed) = (worst(&log_sum_exp), 2.0 * worst(&plain_log) + slack);
+    assert!(found <= allowed, "{what}: log-sum-exp error {found:e}, allowed {allowed:e}");
+}
+
+/// Choices of one value a factor such that each pair of values of two factors occurs at least once.
+fn all_pairs(sizes: &[usize], seed: u64) -> Vec<Vec<usize>> {
+    let mut random = Random(seed);
+    let mut missing = Vec::new();
+    for a in 0..sizes.len() {
+        for b in a + 1..sizes.len() {
+            missing.extend((0..sizes[a]).flat_map(|x| (0..sizes[b]).map(move |y| (a, x, b, y))));
+        }
+    }
+    let mut chosen = Vec::new();
+    while let Some(&(a, x, b, y)) = missing.first() {
+        let draws = (0..200).map(|_| {
+            let mut row: Vec<usize> = sizes.iter().map(|&size| random.below(size)).collect();
+            (row[a], row[b]) = (x, y);
+            row
+        });
+        let covers =
+            |row: &Vec<usize>| missing.iter().filter(|&&(a, x, b, y)| row[a] == x && row[b] == y).count();
+        let best = draws.max_by_key(covers).expect("draws");
+        missing.retain(|&(a, x, b, y)| best[a] != x || best[b] != y);
+        chosen.push(best);
+    }
+    chosen
+}
+
+/// A sequence that is prefilled from its middle on, one that decodes, and a short one.
+fn check_pairs<T: Float>(caches: &[Dtype]) {
+    let sizes =
+        [caches.len(), DIMS.len(), LENGTHS.len(), GROUPS.len(), WINDOWS.len(), BLOCKS.len(), EXTRAS.len()];
+    for choice in all_pairs(&sizes, T::DTYPE.bytes() as u64) {
+        let length = LENGTHS[choice[2]];
+        let group = GROUPS[choice[3]];
+        let (has_sinks, soft_cap) = EXTRAS[choice[6]];
+        let case = Case {
+            cached: caches[choice[0]],
+            kv_heads: if group > 4 { 1 } else { 2 },
+            group,
+            head_dim: DIMS[choice[1]],
+            block_size: BLOCKS[choice[5]],
+            window: WINDOWS[choice[4]],
+            has_sinks,
+            soft_cap,
+            contexts: vec![length, length, 18],
+            shared: 0,
+        };
+        // Long contexts take few queries, since the emulator is slow, but enough to cross a tile's edge.
+        let queries = if length > 200 { 80 / group + 1 } else { length };
+        check::<T>(case, &[(0, length - queries..length), (1, length - 1..length), (2, 17..18)]);
+    }
+}
+
+#[test]
+fn every_pair_of_values_is_accurate_f32() {
+    check_pairs::<f32>(&[Dtype::F32, Dtype::Bf16, Dtype::Fp8E4m3]);
+}
+
+#[test]
+fn every_pair_of_values_is_accurate_bf16() {
+    check_pairs::<bf16>(&[Dtype::Bf16, Dtype::Fp8E4m3]);
+}
+
+#[test]
+fn every_pair_of_values_is_accurate_f16() {
+    check_pairs::<f16>(&[Dtype::F16, Dtype::Fp8E4m3]);
+}
+
+fn nine(cached: Dtype, head_dim: usize, group: usize, window: Option<u32>) -> Case {
+    Case {
+        cached,
+        kv_heads: 2,
+        group,
+        head_dim,
+        block_size: 16,
+        window,
+        has_sinks: true,
+        soft_cap: None,
+        contexts: vec![600, 3, 40, 517, 256, 257, 512, 90, 300],
+        shared: 0,
+    }
+}
+
+/// One row alone (decode), in a batch of nine, at another place of the batch, and within chunks of several sizes (prefill).
+fn check_independence<T: Float>(case: Case) {
+    let world = World::<T>::new(case);
+    let row = world.case.kv_heads * world.case.group * world.case.head_dim;
+    for sequence in [0, 3, 5] {
+        let last = world.case.contexts[sequence] - 1;
+        let stream = &mut Stream::emu(Order::Forward);
+        let alone = bits(&world.attend(stream, &[(sequence, last..last + 1)]).out);
+        let mut batch: Vec<(usize, Range<usize>)> = world
+            .case
+            .contexts
+            .iter()
+            .enumerate()
+            .map(|(other, &context)| (other, context - 1..context))
+            .collect();
+        let in_batch = world.attend(stream, &batch).out;
+        assert_eq!(bits(&in_batch[sequence * row..(sequence + 1) * row]), alone, "in a batch");
+        batch.reverse();
+        let reversed = world.attend(stream, &batch).out;
+        let place = batch.len() - 1 - sequence;
+        assert_eq!(bits(&reversed[place * row..(place + 1) * row]), alone, "at another place");
+        for chunk in [2, 17, 70] {
+            let prefill = world.attend(stream, &[(1, 0..3), (sequence, last + 1 - chunk..last + 1)]).out;
+            assert_eq!(bits(&prefill[prefill.len() - row..]), alone, "in a chunk of {chunk}");
+        }
+    }
+}
+
+#[test]
+fn a_row_depends_on_its_tokens_alone() {
+    check_independence::<bf16>(nine(Dtype::Bf16, 64, 4, None));
+    check_independence::<bf16>(nine(Dtype::Bf16, 128, 8, Some(100)));
+    check_independence::<f16>(nine(Dtype::Fp8E4m3, 80, 5, None));
+    check_independence::<bf16>(nine(Dtype::Bf16, 256, 2, Some(300)));
+    check_independence::<f16>(nine(Dtype::F16, 512, 1, None));
+    check_independence::<f32>(nine(Dtype::F32, 128, 3, Some(33)));
+    check_independence::<f32>(nine(Dtype::F32, 256, 2, None));
+    check_independence::<f32>(nine(Dtype::F32, 512, 1, None));
+}
+
+/// Branches of one prefix give what each gives alone, whether a narrow tile or a wide one reads the prefix.
+fn check_branches<T: Float>(cached: Dtype, head_dim: usize, branches: usize) {
+    let contexts = (0..branches).map(|i| 520 + 7 * i).collect();
+    let case = Case { contexts, shared: 512, ..nine(cached, head_dim, 4, None) };
+    let world = World::<T>::new(case);
+    let step: Vec<(usize, Range<usize>)> =
+        world.case.contexts.iter().enumerate().map(|(i, &context)| (i, context - 1..context)).collect();
+    let (together, _) = in_every_order(&world, &step);
+    let row = together.len() / branches;
+    for (i, part) in step.iter().enumerate() {
+        let alone = world.attend(&mut Stream::emu(Order::Forward), std::slice::from_ref(part)).out;
+        assert_eq!(bits(&together[i * row..(i + 1) * row]), bits(&alone), "branch {i} of {branches}");
+    }
+    let (exact, _) = world.oracle(&step);
+    check_error("branches", &together, &world.plain(&step).0, &exact);
+}
+
+#[test]
+fn branches_read_a_prefix_together() {
+    check_branches::<bf16>(Dtype::Bf16, 64, 3);
+    check_branches::<bf16>(Dtype::Bf16, 128, 9);
+    check_branches::<f32>(Dtype::F32, 32, 21);
+}
+
+fn shape() -> AttentionShape {
+    let (dtype, cache_dtype) = (Dtype::Bf16, Dtype::Bf16);
+    AttentionShape { dtype, cache_dtype, q_heads: 4, kv_heads: 2, head_dim: 64, block_size: 16, window: None }
+}
+
+#[test]
+fn a_shared_prefix_is_planned_once() {
+    let alone: Vec<u32> = (0..64).collect();
+    let branch: Vec<u32> = (0..48).chain(100..116).collect();
+    let apart: Vec<u32> = (200..264).collect();
+    let plan = |tables: &[&[u32]]| {
+        let mut sequences = Vec::new();
+        for &blocks in tables {
+            sequences.push(AttentionSequence { blocks, first_position: 0, positions: &[1023] });
+        }
+        AttentionPlan::new(shape(), &sequences).expect("plan")
+    };
+    let (branches, strangers) = (plan(&[&alone, &branch]), plan(&[&alone, &apart]));
+    // Partial results are as many, whoever computes them. Three of four spans are read once: eight words less each.
+    assert_eq!(branches.workspace_len(), strangers.workspace_len());
+    assert_eq!(strangers.words().len() - branches.words().len(), 3 * 8);
+}
+
+#[test]
+fn impossible_plans_are_refused() {
+    let blocks = [0, 1];
+    let plan = |change: fn(&mut AttentionShape), sequence| {
+        let mut shape = shape();
+        change(&mut shape);
+        AttentionPlan::new(shape, &[sequence]).err().expect("refused")
+    };
+    let sound = AttentionSequence { blocks: &blocks, first_position: 0, positions: &[31] };
+    assert!(AttentionPlan::new(shape(), &[sound]).is_ok());
+    let past = plan(|_| (), AttentionSequence { positions: &[32], ..sound });
+    assert!(matches!(past, KernelError::Value { argument: "positions", .. }), "{past}");
+    let released = plan(|_| (), AttentionSequence { first_position: 16, ..sound });
+    assert!(matches!(released, KernelError::Value { argument: "first_position", .. }), "{released}");
+    let heads = plan(|shape| shape.q_heads = 3, sound);
+    assert!(matches!(heads, KernelError::Value { argument: "q_heads", .. }), "{heads}");
+    let size = plan(|shape| shape.head_dim = 48, sound);
+    assert!(matches!(size, KernelError::Unsupported { .. }), "{size}");
+    let cache = plan(|shape| shape.cache_dtype = Dtype::F32, sound);
+    assert!(matches!(cache, KernelError::Unsupported { .. }), "{cache}");
+    let window = plan(|shape| shape.window = Some(0), sound);
+    assert!(matches!(window, KernelError::Value { argument: "window", .. }), "{window}");
+}
