@@ -10,7 +10,7 @@
 
 #define LONGWICK_DEVICE __device__ __forceinline__
 #define LONGWICK_KERNEL(name, Params, threads, ...) \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Params params) { __VA_ARGS__(params); }
+    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Params params) { __VA_ARGS__(params); }
 #define LONGWICK_ENTRY(name) (::longwick::Entry{#name, nullptr})
 #define LONGWICK_UNROLL _Pragma("unroll")
 

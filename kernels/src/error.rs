@@ -60,6 +60,7 @@ pub enum KernelError {
     },
 }
 
+#[cfg(launchers)]
 impl KernelError {
     pub(crate) fn value(argument: &'static str, expected: impl Into<String>, found: impl ToString) -> Self {
         Self::Value { argument, expected: expected.into(), found: found.to_string() }

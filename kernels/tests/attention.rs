@@ -95,6 +95,7 @@ fn check_pairs<T: Float>(caches: &[Dtype]) {
             has_sinks,
             soft_cap,
             contexts: vec![length, length, 18],
+            unused_blocks: 0,
             shared: 0,
         };
         // Long contexts take few queries, since the emulator is slow, but enough to cross a tile's edge.
@@ -129,6 +130,7 @@ fn nine(cached: Dtype, head_dim: usize, group: usize, window: Option<u32>) -> Ca
         has_sinks: true,
         soft_cap: None,
         contexts: vec![600, 3, 40, 517, 256, 257, 512, 90, 300],
+        unused_blocks: 0,
         shared: 0,
     }
 }
@@ -195,6 +197,14 @@ fn branches_read_a_prefix_together() {
     check_branches::<bf16>(Dtype::Bf16, 64, 3);
     check_branches::<bf16>(Dtype::Bf16, 128, 9);
     check_branches::<f32>(Dtype::F32, 32, 21);
+}
+
+#[test]
+fn offsets_pass_two_to_the_31() {
+    // Over 2^31 elements lie before the first block in use; pages that nothing touches cost nothing.
+    let case = Case { contexts: vec![100, 40], unused_blocks: 140_000, ..nine(Dtype::Bf16, 512, 1, None) };
+    assert!(140_000 * case.block_size * case.kv_heads * 2 * case.head_dim > 1 << 31);
+    check::<bf16>(case, &[(0, 60..100), (1, 39..40)]);
 }
 
 fn shape() -> AttentionShape {

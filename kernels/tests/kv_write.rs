@@ -147,7 +147,8 @@ fn layouts_that_overrun_are_refused() {
     let sound = KvLayout::packed(Dtype::Fp8E4m3, 3, 16, 2, 32);
     let bytes = sound.pool_bytes();
     sound.validate(bytes).expect("sound");
-    let broken: [(&str, fn(&mut KvLayout)); 8] = [
+    type Change = fn(&mut KvLayout);
+    let broken: [(&str, Change); 8] = [
         ("num_blocks", |layout| layout.num_blocks += 1),
         ("block_stride", |layout| layout.values += 16 * 1024),
         ("block_stride", |layout| layout.head_stride = usize::MAX / 16 * 16),

@@ -21,6 +21,8 @@ pub struct Case {
     pub soft_cap: Option<f32>,
     /// Tokens of each sequence.
     pub contexts: Vec<usize>,
+    /// Blocks of the pool that no sequence uses, before those that are.
+    pub unused_blocks: u32,
     /// Leading tokens that all sequences have in common, in the same blocks.
     pub shared: usize,
 }
@@ -47,8 +49,9 @@ impl<T: Float> World<T> {
     pub fn new(case: Case) -> Self {
         let mut random = Random(case.head_dim as u64 * 31 + case.contexts[0] as u64);
         let blocks_of = |context: &usize| context.div_ceil(case.block_size);
-        let num_blocks = case.contexts.iter().map(blocks_of).sum::<usize>() + 3;
-        let mut free: Vec<u32> = (0..num_blocks as u32).collect();
+        let unused = case.unused_blocks as usize;
+        let num_blocks = unused + case.contexts.iter().map(blocks_of).sum::<usize>() + 3;
+        let mut free: Vec<u32> = (unused as u32..num_blocks as u32).collect();
         for i in (1..free.len()).rev() {
             free.swap(i, random.below(i + 1));
         }
@@ -61,7 +64,7 @@ impl<T: Float> World<T> {
         }
         let layout = KvLayout::packed(case.cached, num_blocks, case.block_size, case.kv_heads, case.head_dim);
         let mut pool = GuardedMemory::new(layout.pool_bytes()).expect("memory");
-        pool.elements_mut::<u8>().fill(0xff);
+        pool.elements_mut::<u8>()[unused * layout.block_stride..].fill(0xff);
         let row = case.kv_heads * case.group * case.head_dim;
         let queries = case.contexts.iter().map(|context| random.elements(context * row, 1.5)).collect();
         let sinks = random.elements(case.kv_heads * case.group, 1.0);
