@@ -43,9 +43,13 @@ fn build_launchers() {
     build.compile("longwick_kernels");
 }
 
-/// The architectures we build for; PTX of the last serves newer ones.
+/// The architectures we build for; PTX of the last serves newer ones. `LONGWICK_CUDA_ARCHITECTURES` names others (a list with commas).
 #[cfg(feature = "cuda")]
-const ARCHITECTURES: [&str; 5] = ["80", "86", "89", "90", "120"];
+fn architectures() -> Vec<String> {
+    println!("cargo:rerun-if-env-changed=LONGWICK_CUDA_ARCHITECTURES");
+    let list = std::env::var("LONGWICK_CUDA_ARCHITECTURES").unwrap_or_else(|_| "80,86,89,90,120".to_owned());
+    list.split(',').map(|name| name.trim().to_owned()).collect()
+}
 
 /// nvcc of the toolkit in `CUDA_HOME`, else in `PATH`.
 #[cfg(feature = "cuda")]
@@ -59,6 +63,7 @@ fn nvcc() -> PathBuf {
 #[cfg(feature = "cuda")]
 fn build_fatbins() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let architectures = architectures();
     let mut list = String::from("const FATBINS: &[(&str, &[u8])] = &[\n");
     for source in sources("csrc") {
         let name = source.file_stem().expect("a file").to_string_lossy().into_owned();
@@ -69,10 +74,10 @@ fn build_fatbins() {
         let target = out.join(format!("{name}.fatbin"));
         let mut command = std::process::Command::new(nvcc());
         command.args(["-std=c++17", "-fatbin", "-fmad=false", "-Werror", "all-warnings", "--threads", "0"]);
-        for architecture in ARCHITECTURES {
+        for architecture in &architectures {
             command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
         }
-        let newest = ARCHITECTURES[ARCHITECTURES.len() - 1];
+        let newest = &architectures[architectures.len() - 1];
         command.arg(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
         let status = command.arg("-o").arg(&target).arg(&source).status().unwrap_or_else(|error| {
             panic!("nvcc does not run ({error}): set CUDA_HOME to a CUDA toolkit of 12.8 or newer, or put its nvcc into PATH")

@@ -1,6 +1,7 @@
 // Prints what each attention kernel asks of a block: name, threads and bytes of dynamic shared memory. `resources.py` builds it from the
 // launchers alone.
 #include <cstdio>
+#include <initializer_list>
 
 #include "csrc/paged_attention.h"
 
