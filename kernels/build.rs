@@ -32,6 +32,8 @@ fn build_launchers() {
         }
     }
     if cfg!(feature = "emu-asan") {
+        // The checks make unrolled kernels take minutes to optimise.
+        build.opt_level(1);
         build
             .flag("-fsanitize=address,undefined")
             .flag("-fno-sanitize-recover=all")
