@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything the tests need, then the tests: format, lints, build, assets, tests, a little fuzzing, the quickstart without a
-# network.
+# Everything the tests need, then the tests: format, lints, build, assets, tests, kernels, a little fuzzing, the quickstart
+# without a network.
 #
 #   scripts/test.sh            all of it
 #   scripts/test.sh -- ARGS    only `cargo test --release ARGS`
@@ -32,6 +32,9 @@ scripts/fetch_test_assets.sh
 
 say "tests"
 cargo test --release --locked
+
+say "kernels on the emulator"
+cargo test --release --locked -p longwick-kernels --features emu
 
 scripts/fuzz.sh 10
 
