@@ -8,6 +8,7 @@ mod feed_forward;
 mod gated_delta_net;
 mod linear;
 mod loader;
+mod mixer;
 mod mlp;
 mod norm;
 mod pre_norm_block;

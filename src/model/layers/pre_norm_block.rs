@@ -1,14 +1,15 @@
-//! [`PreNormBlock`]: the decoder layer of Llama, Qwen3 and gpt-oss.
+//! [`PreNormBlock`]: the decoder layer of Llama, Qwen3, Qwen3.5 and gpt-oss.
 
-use super::{Attention, Block, FeedForward, ForwardContext, GatedMlp, LayerLoader, RmsNorm, Rows};
+use super::mixer::Mixer;
+use super::{Block, FeedForward, ForwardContext, GatedMlp, LayerLoader, RmsNorm, Rows};
 use crate::model::ModelError;
 use crate::ops::{self, KvArena};
 use candle_core::Tensor;
 
-/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+/// x + mixer(norm(x)), then x + feed_forward(norm(x)).
 pub struct PreNormBlock {
     input_norm: RmsNorm,
-    attention: Attention,
+    mixer: Mixer,
     post_attention_norm: RmsNorm,
     feed_forward: FeedForward,
 }
@@ -44,7 +45,7 @@ impl PreNormBlock {
         let hidden = loader.config.hidden_size;
         Ok(Self {
             input_norm: RmsNorm::load(loader, &format!("{prefix}.input_layernorm.weight"), hidden)?,
-            attention: Attention::load(loader, &format!("{prefix}.self_attn"), layer, normalises_heads)?,
+            mixer: Mixer::load(loader, &prefix, layer, normalises_heads)?,
             post_attention_norm: RmsNorm::load(
                 loader,
                 &format!("{prefix}.post_attention_layernorm.weight"),
@@ -65,13 +66,13 @@ impl Block for PreNormBlock {
     ) -> Result<Tensor, ModelError> {
         let backend = context.backend;
         let normed = self.input_norm.forward(backend, x)?;
-        let attended = self.attention.forward(&normed, context, arena, rows)?;
-        let residual = ops::add(backend, &context.carried_on(x, rows)?, &attended)?;
+        let mixed = self.mixer.forward(&normed, context, arena, rows)?;
+        let residual = ops::add(backend, &context.carried_on(x, rows)?, &mixed)?;
         let normed = self.post_attention_norm.forward(backend, &residual)?;
         Ok(ops::add(backend, &residual, &self.feed_forward.forward(backend, &normed)?)?)
     }
 
     fn packed_bytes(&self) -> usize {
-        self.attention.packed_bytes() + self.feed_forward.packed_bytes()
+        self.mixer.packed_bytes() + self.feed_forward.packed_bytes()
     }
 }
