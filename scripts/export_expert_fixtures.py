@@ -10,11 +10,8 @@ each, gpt-oss blocks and scales of MXFP4, GGUF files the stacked tensors of llam
 the folder of the checkpoint that it holds again, so that one reference serves both.
 """
 
-import argparse
 import json
 import math
-import pathlib
-import random
 
 import gguf
 import numpy
@@ -22,7 +19,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from export_fixtures import LENGTHS, VOCAB, case
+from export_fixtures import VOCAB, main, write_reference
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -256,29 +253,8 @@ def export(name, folder):
             saved["rope_scaling"] = saved.pop("rope_parameters")
             saved["rope_theta"] = saved["rope_scaling"].pop("rope_theta")
         (folder / "config.json").write_text(json.dumps(saved, indent=1, sort_keys=True) + "\n")
-    generator = random.Random(seed)
-    prompts = [[1] + [generator.randrange(3, VOCAB) for _ in range(length - 1)] for length in LENGTHS]
-    reference = {
-        "transformers": transformers.__version__,
-        "torch": torch.__version__,
-        "seed": seed,
-        "cases": [case(model, tokens, generator) for tokens in prompts],
-    }
-    (folder / "reference.json").write_text(json.dumps(reference, separators=(",", ":")) + "\n")
-    margins = [entry["logits"][0] - entry["logits"][1]
-               for item in reference["cases"] for entry in item["positions"].values()]
-    print(f"{name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes, least margin {min(margins):.4f}")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/fixtures/tiny"))
-    parser.add_argument("names", nargs="*", metavar="NAME", default=[])
-    arguments = parser.parse_args()
-    torch.set_num_threads(2)
-    for name in arguments.names or FIXTURES:
-        export(name, arguments.out / name)
+    write_reference(name, folder, model, seed)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, FIXTURES, export)

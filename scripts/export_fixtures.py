@@ -266,6 +266,33 @@ def case(model, tokens, generator):
     }
 
 
+def write_reference(name, folder, model, seed):
+    """Writes `reference.json` beside a checkpoint, and says how large the fixture is."""
+    generator = random.Random(seed)
+    prompts = [[1] + [generator.randrange(3, VOCAB) for _ in range(length - 1)] for length in LENGTHS]
+    reference = {
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+        "seed": seed,
+        "cases": [case(model, tokens, generator) for tokens in prompts],
+    }
+    (folder / "reference.json").write_text(json.dumps(reference, separators=(",", ":")) + "\n")
+    margins = [entry["logits"][0] - entry["logits"][1]
+               for item in reference["cases"] for entry in item["positions"].values()]
+    print(f"{name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes, least margin {min(margins):.4f}")
+
+
+def main(about, fixtures, export):
+    """Exports the fixtures named on the command line, or all."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/fixtures/tiny"))
+    parser.add_argument("names", nargs="*", metavar="NAME", default=[])
+    arguments = parser.parse_args()
+    torch.set_num_threads(2)
+    for name in arguments.names or fixtures:
+        export(name, arguments.out / name)
+
+
 def export(name, folder):
     model_class, config, dtype, seed = FIXTURES[name]()
     config._attn_implementation = "eager"
@@ -283,29 +310,8 @@ def export(name, folder):
     if name == "gemma4_keys_are_values":
         saved = published_dialect(saved)
     (folder / "config.json").write_text(json.dumps(saved, indent=1, sort_keys=True) + "\n")
-    generator = random.Random(seed)
-    prompts = [[1] + [generator.randrange(3, VOCAB) for _ in range(length - 1)] for length in LENGTHS]
-    reference = {
-        "transformers": transformers.__version__,
-        "torch": torch.__version__,
-        "seed": seed,
-        "cases": [case(model, tokens, generator) for tokens in prompts],
-    }
-    (folder / "reference.json").write_text(json.dumps(reference, separators=(",", ":")) + "\n")
-    margins = [entry["logits"][0] - entry["logits"][1]
-               for item in reference["cases"] for entry in item["positions"].values()]
-    print(f"{name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes, least margin {min(margins):.4f}")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/fixtures/tiny"))
-    parser.add_argument("names", nargs="*", metavar="NAME", default=[])
-    arguments = parser.parse_args()
-    torch.set_num_threads(2)
-    for name in arguments.names or FIXTURES:
-        export(name, arguments.out / name)
+    write_reference(name, folder, model, seed)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, FIXTURES, export)
