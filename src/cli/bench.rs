@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
+use super::bench_restore::RestoreArgs;
 use super::model_args::{ModelArgs, with_option};
 use super::watched::{Progress, Watched};
 use super::{CliError, CliResult, Outcome};
@@ -16,7 +17,8 @@ use crate::tasks::Inference;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longwick bench prefill -m gemma3-270m --lengths 512,4096
-  longwick bench decode -m smollm2-135m --lengths 0,4096 --json")]
+  longwick bench decode -m smollm2-135m --lengths 0,4096 --json
+  longwick bench restore -m gemma3-270m --lengths 8192")]
 pub struct BenchArgs {
     #[command(subcommand)]
     what: What,
@@ -34,6 +36,10 @@ enum What {
   longwick bench decode -m smollm2-135m --lengths 0,4096
   longwick bench decode -m gemma3-270m --lengths 4096 --new-tokens 128 --json")]
     Decode(MeasureArgs),
+    /// Time to save a computed prompt to a file, and to read it in a new engine, beside the time to compute it
+    #[command(after_help = "Examples:
+  longwick bench restore -m gemma3-270m --lengths 8192,32000 --runs 1")]
+    Restore(RestoreArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -77,6 +83,7 @@ pub fn run(args: BenchArgs) -> CliResult {
     let (phase, args) = match args.what {
         What::Prefill(args) => (Phase::Prefill, args),
         What::Decode(args) => (Phase::Decode, args),
+        What::Restore(args) => return super::bench_restore::run(&args),
     };
     let path = args.model.path()?;
     // Every run must compute its whole prompt.
@@ -85,7 +92,11 @@ pub fn run(args: BenchArgs) -> CliResult {
         Engine::load(&path, options, progress).map_err(with_option)
     })?;
     eprintln!("{}: {}", args.model.model, engine.memory());
-    check_lengths(phase, &args, engine.context_length())?;
+    let new_tokens = if phase == Phase::Prefill { 1 } else { args.new_tokens.get() + 1 };
+    if phase == Phase::Prefill && args.lengths.contains(&0) {
+        return Err("--lengths 0: a prefill needs at least one token".into());
+    }
+    check_lengths(&args.lengths, new_tokens, engine.context_length())?;
     let progress = Progress::new("runs", args.lengths.len() * args.runs.get());
     let mut results = Vec::new();
     for (place, &length) in args.lengths.iter().enumerate() {
@@ -114,20 +125,15 @@ pub fn run(args: BenchArgs) -> CliResult {
 }
 
 /// A length that cannot be measured is refused before anything is computed.
-fn check_lengths(phase: Phase, args: &MeasureArgs, context: usize) -> Result<(), CliError> {
-    let new_tokens = if phase == Phase::Prefill { 1 } else { args.new_tokens.get() + 1 };
-    for &length in &args.lengths {
-        if length == 0 && phase == Phase::Prefill {
-            return Err("--lengths 0: a prefill needs at least one token".into());
-        }
-        if length.saturating_add(new_tokens) > context {
-            return Err(format!(
-                "--lengths {length}: with {new_tokens} new tokens it does not fit the model's context of {context}"
-            )
-            .into());
-        }
+pub(super) fn check_lengths(lengths: &[usize], new_tokens: usize, context: usize) -> Result<(), CliError> {
+    let fits = |length: usize| length.saturating_add(new_tokens) <= context;
+    match lengths.iter().find(|&&length| !fits(length)) {
+        None => Ok(()),
+        Some(length) => Err(format!(
+            "--lengths {length}: with {new_tokens} new tokens it does not fit the model's context of {context}"
+        )
+        .into()),
     }
-    Ok(())
 }
 
 fn measure(
@@ -189,7 +195,7 @@ fn time_decode(engine: &mut Watched<'_>, prompt: Vec<u32>, new_tokens: usize) ->
 }
 
 /// Token ids that differ from run to run, spread over the vocabulary.
-fn prompt(length: usize, run: u32, vocab_size: usize) -> Vec<u32> {
+pub(super) fn prompt(length: usize, run: u32, vocab_size: usize) -> Vec<u32> {
     let vocab = vocab_size as u32;
     (0..length as u32)
         .map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(run * 7919) >> 7) % vocab)

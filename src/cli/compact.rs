@@ -117,6 +117,7 @@ pub fn run(args: CompactArgs) -> CliResult {
         .run(&mut engine, &Progress::new("compactions", 1), vec![job])?
         .pop()
         .ok_or("the compaction was lost")?;
+    args.model.say_kv_cache(&engine);
     print(&args, &result)?;
     Ok(if result.failure.is_some() { Outcome::FinishedWithFailures } else { outcome })
 }

@@ -90,6 +90,7 @@ pub fn run(args: ExtractArgs) -> CliResult {
         written = write_line(&mut out, index, constraint).and_then(|()| out.flush());
         written.is_ok()
     })?;
+    args.model.say_kv_cache(&engine);
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Outcome::Finished),
         written => written?,

@@ -104,6 +104,7 @@ pub fn run(args: GenerateArgs) -> CliResult {
     let prompt_tokens = rendered.tokens.len();
     let request = Request::new(rendered.tokens, RequestKind::Generate(params));
     let completion = complete(&mut engine, args.show_prompt, request)?;
+    args.model.say_kv_cache(&engine);
     let seconds = completion.seconds;
     let RequestOutput::Generated { token_ids, text, finish_reason, .. } = completion.output else {
         return match completion.output {

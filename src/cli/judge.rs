@@ -113,6 +113,7 @@ pub fn run(args: JudgeArgs) -> CliResult {
         verdicts.push(verdict);
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
+    args.model.say_kv_cache(&engine);
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Outcome::Finished),
         written => written?,

@@ -36,7 +36,9 @@ pub fn run(args: LogitsArgs) -> CliResult {
     let positions = parse_positions(&args.positions, prompt.len())?;
     let mut engine = args.model.load_engine()?;
     let kind = RequestKind::Logits { positions, top: args.top };
-    match engine.run(Request::new(prompt, kind))?.output {
+    let output = engine.run(Request::new(prompt, kind))?.output;
+    args.model.say_kv_cache(&engine);
+    match output {
         RequestOutput::Logits(positions) => {
             let report = serde_json::json!({ "positions": positions });
             out_line!("{report}")?;

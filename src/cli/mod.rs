@@ -18,6 +18,7 @@ macro_rules! err_line {
 }
 
 pub mod bench;
+mod bench_restore;
 pub mod compact;
 pub mod embed;
 pub mod extract;

@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::CliError;
-use crate::engine::{Engine, EngineError, EngineOptions};
+use crate::engine::{Engine, EngineError, EngineOptions, KvDirectoryOptions};
+use crate::kv::disk::DirectoryUse;
 use crate::ops::KvDtype;
 use crate::weights::fetch::resolve_model;
 
@@ -44,6 +45,48 @@ pub struct EngineArgs {
     /// Most tokens computed in one step
     #[arg(long, value_name = "TOKENS", default_value = "512")]
     pub chunk: NonZeroUsize,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub kv_cache: KvCacheArgs,
+}
+
+/// Where computed prompts are kept for later processes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct KvCacheArgs {
+    /// Keep keys and values of prompts in this folder, so that a later command need not compute them again. It holds the
+    /// prompts' tokens too: keep it as private as the prompts
+    #[arg(long, value_name = "DIR")]
+    pub kv_cache: Option<PathBuf>,
+    /// Most bytes that the folder keeps; the least recently used go first
+    #[arg(long, value_name = "SIZE", default_value = "20GiB", value_parser = parse_bytes, requires = "kv_cache")]
+    pub kv_cache_size: u64,
+}
+
+impl KvCacheArgs {
+    /// The engine's option.
+    pub fn options(&self) -> Option<KvDirectoryOptions> {
+        let options =
+            |folder: &PathBuf| KvDirectoryOptions { folder: folder.clone(), max_bytes: self.kv_cache_size };
+        self.kv_cache.as_ref().map(options)
+    }
+}
+
+/// What the folder did, in a sentence.
+pub(super) fn kv_cache_line(folder: &std::path::Path, usage: DirectoryUse) -> String {
+    let mib = usage.bytes_written as f64 / (1 << 20) as f64;
+    let mut line = format!(
+        "KV cache {}: {} prompt tokens restored, {} files of {mib:.0} MiB written",
+        folder.display(),
+        usage.restored_tokens,
+        usage.files_written
+    );
+    if usage.files_dropped > 0 {
+        line += &format!(", {} dropped to stay within --kv-cache-size", usage.files_dropped);
+    }
+    if usage.files_damaged > 0 {
+        line += &format!(", {} found damaged and removed", usage.files_damaged);
+    }
+    line
 }
 
 /// A device by name.
@@ -83,6 +126,7 @@ impl EngineArgs {
             kv_pool_bytes: self.kv_memory,
             state_pool_bytes: self.state_memory,
             max_batch_tokens: self.chunk.get(),
+            kv_directory: self.kv_cache.options(),
             ..EngineOptions::default()
         })
     }
@@ -111,6 +155,15 @@ impl ModelArgs {
             err_line!("{}: {tensors} tensors of {prefix} skipped: longwick reads text models", self.model);
         }
         Ok(engine)
+    }
+}
+
+impl ModelArgs {
+    /// Says on stderr what the folder of prefixes did, where there is one.
+    pub(super) fn say_kv_cache(&self, engine: &Engine) {
+        if let Some(folder) = &self.engine.kv_cache.kv_cache {
+            err_line!("{}", kv_cache_line(folder, engine.stats().kv_directory));
+        }
     }
 }
 

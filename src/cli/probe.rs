@@ -88,6 +88,7 @@ pub fn run(args: ProbeArgs) -> CliResult {
         write_output(args.out.as_deref(), |out| write_json(out, &outcome))?;
         is_scored(&outcome.letter)
     };
+    args.model.say_kv_cache(&engine);
     Ok(if is_scored { Outcome::Finished } else { Outcome::FinishedWithFailures })
 }
 

@@ -1,5 +1,6 @@
 //! `longwick run`: an experiment.
 
+use super::model_args::{KvCacheArgs, kv_cache_line};
 use super::run_progress::Progress;
 use super::run_table::{print_estimate, print_result};
 use super::task_args::today;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[command(after_help = "Examples:
   longwick run configs/quickstart.toml
   longwick run configs/rq1.toml --dry-run
+  longwick run configs/rq1.toml --kv-cache ~/longwick-kv --kv-cache-size 200GiB
 
 Exit code 0: all is done. 1: all is done, and some instances failed. 2: stopped, or refused.")]
 pub struct RunArgs {
@@ -32,6 +34,9 @@ pub struct RunArgs {
     /// Let unscored answers fail the run too (exit code 1).
     #[arg(long)]
     pub strict: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub kv_cache: KvCacheArgs,
 }
 
 /// Runs, exports, prints the table.
@@ -39,7 +44,8 @@ pub struct RunArgs {
 /// # Errors
 /// What the config, its files and models, the store or the engine refuse.
 pub fn run(args: RunArgs) -> CliResult {
-    let experiment = Experiment::prepare(RunConfig::load(&args.config)?)?;
+    let mut experiment = Experiment::prepare(RunConfig::load(&args.config)?)?;
+    experiment.keep_prefixes(args.kv_cache.options());
     if args.dry_run {
         print_estimate(&experiment)?;
         return Ok(Outcome::Finished);
@@ -61,6 +67,9 @@ pub fn run(args: RunArgs) -> CliResult {
     }
     let exported = store.export(&folder)?;
     print_result(&experiment, &report, &exported, store.prefill()?)?;
+    if let Some(folder) = &args.kv_cache.kv_cache {
+        out_line!("{}", kv_cache_line(folder, report.kv_directory()))?;
+    }
     let failed = exported.summaries.iter().any(|summary| summary.failed > 0);
     let unscored = exported.summaries.iter().any(|summary| summary.unscored > 0);
     Ok(if failed || (args.strict && unscored) { Outcome::FinishedWithFailures } else { Outcome::Finished })

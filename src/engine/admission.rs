@@ -161,6 +161,7 @@ impl Engine {
 
     fn start(&mut self, id: SequenceId) {
         let reserved = self.blocks_to_reserve(id);
+        self.restore_prefix(id);
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         sequence.cache = self.cache.attach(sequence.reusable_tokens());
         sequence.status = SequenceStatus::Running;

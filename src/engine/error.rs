@@ -44,6 +44,9 @@ pub enum EngineError {
         /// How many there are.
         total: usize,
     },
+    /// A file of cached keys and values could not be used.
+    #[error(transparent)]
+    KvFile(#[from] crate::kv::disk::KvFileError),
     /// The request is malformed.
     #[error("request refused: {0}")]
     InvalidRequest(String),

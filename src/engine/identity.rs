@@ -39,7 +39,7 @@ impl ModelIdentity {
         let weights = Weights::open(path)?;
         let text = load_text(&weights)?;
         Ok(Self {
-            digest: digest(&weights, Some(&text))?,
+            digest: digest(&weights.digest()?, Some(&text)),
             arithmetic: arithmetic(&backend, options),
             config: ModelConfig::from_weights(&weights)?,
             weight_bytes: weights.total_bytes(),
@@ -58,14 +58,15 @@ impl ModelIdentity {
     }
 }
 
-pub(super) fn digest(weights: &Weights, text: Option<&TextSide>) -> Result<String, EngineError> {
+/// The digest of a model whose weight files have this one.
+pub(super) fn digest(weights: &str, text: Option<&TextSide>) -> String {
     let mut hasher = Sha256::new();
-    hasher.update(weights.digest()?);
+    hasher.update(weights);
     if let Some(text) = text {
         hasher.update(text.tokenizer.digest());
         hasher.update(text.template.digest());
     }
-    Ok(crate::weights::hex(&hasher.finalize()))
+    crate::weights::hex(&hasher.finalize())
 }
 
 pub(super) fn arithmetic(backend: &Backend, options: &EngineOptions) -> String {

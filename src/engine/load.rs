@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::identity;
 use super::memory::{self, MemoryReport};
+use super::persist;
 use super::recent::RecentCompletions;
 use super::sequence::SequenceState;
 use super::{Completion, EngineError, EngineOptions, EngineStats, SequenceId};
 use crate::chat::ChatTemplate;
 use crate::decode::GrammarFactory;
+use crate::kv::disk::{KvDirectory, KvIdentity};
 use crate::kv::{KvCache, KvPlan, KvUsage};
 use crate::model::{CausalLm, ModelConfig, load_model};
 use crate::ops::Backend;
@@ -44,6 +46,8 @@ pub struct Engine {
     pub(super) grammars: Option<GrammarFactory>,
     pub(super) stats: EngineStats,
     pub(super) backend: Backend,
+    pub(super) kv_identity: KvIdentity,
+    pub(super) kv_directory: Option<KvDirectory>,
     path: PathBuf,
     skipped: Vec<(String, usize)>,
     model_digest: String,
@@ -77,7 +81,11 @@ impl Engine {
         let num_slots = memory::num_slots(&plan, &options)?;
         let cache = KvCache::new(&backend, plan, num_blocks, options.prefix_cache)?
             .with_slots(num_slots, options.snapshot_tokens)?;
-        let model_digest = identity::digest(&weights, text.as_ref().ok())?;
+        let weight_digest = weights.digest()?;
+        let model_digest = identity::digest(&weight_digest, text.as_ref().ok());
+        let arithmetic = identity::arithmetic(&backend, &options);
+        let kv_identity = persist::kv_identity(weight_digest, model.config(), arithmetic, cache.plan());
+        let kv_directory = persist::open_directory(&options, &kv_identity)?;
         Ok(Self {
             model,
             cache,
@@ -94,6 +102,8 @@ impl Engine {
             grammars: None,
             stats: EngineStats::default(),
             backend,
+            kv_identity,
+            kv_directory,
             path: path.to_owned(),
             skipped: weights.skipped().to_vec(),
             model_digest,

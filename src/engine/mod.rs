@@ -32,6 +32,7 @@ mod identity;
 mod load;
 mod memory;
 mod options;
+mod persist;
 mod postprocess;
 mod recent;
 mod request;
@@ -48,6 +49,7 @@ pub use identity::ModelIdentity;
 pub use load::Engine;
 pub use memory::MemoryReport;
 pub use options::EngineOptions;
+pub use persist::KvDirectoryOptions;
 pub use request::{
     Completion, FinishReason, GenerateParams, GrammarStart, PositionLogprobs, Request, RequestKind,
     RequestOutput, SequenceId,

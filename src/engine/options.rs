@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::EngineError;
+use super::{EngineError, KvDirectoryOptions};
 use crate::ops::KvDtype;
 
 /// How a model is run.
@@ -27,6 +27,8 @@ pub struct EngineOptions {
     pub max_sequences: usize,
     /// Whether computed prefixes are kept for later requests.
     pub prefix_cache: bool,
+    /// Where they are kept for later processes; only with [`Self::prefix_cache`].
+    pub kv_directory: Option<KvDirectoryOptions>,
 }
 
 impl Default for EngineOptions {
@@ -41,6 +43,7 @@ impl Default for EngineOptions {
             max_batch_tokens: 512,
             max_sequences: 32,
             prefix_cache: true,
+            kv_directory: None,
         }
     }
 }

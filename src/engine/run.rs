@@ -62,7 +62,6 @@ impl Engine {
 
     fn check(&self, request: &Request) -> Result<(), EngineError> {
         let refuse = |reason: String| Err(EngineError::InvalidRequest(reason));
-        let vocab = self.model.config().vocab_size;
         let (longest_extra, extra_tokens) = match &request.kind {
             RequestKind::Generate(params) => {
                 if params.max_tokens == 0 {
@@ -93,12 +92,16 @@ impl Engine {
         if request.prompt.is_empty() {
             return refuse("the prompt is empty".to_owned());
         }
-        if let Some(token) =
-            request.prompt.iter().chain(&extra_tokens).find(|&&token| token as usize >= vocab)
-        {
-            return refuse(format!("token id {token} is past the vocabulary of {vocab}"));
-        }
+        self.check_tokens(&request.prompt)?;
+        self.check_tokens(&extra_tokens)?;
         self.check_length(request.prompt.len(), longest_extra)
+    }
+
+    pub(super) fn check_tokens(&self, tokens: &[u32]) -> Result<(), EngineError> {
+        let vocab = self.model.config().vocab_size;
+        let Some(token) = tokens.iter().find(|&&token| token as usize >= vocab) else { return Ok(()) };
+        let reason = format!("token id {token} is past the vocabulary of {vocab}");
+        Err(EngineError::InvalidRequest(reason))
     }
 
     pub(super) fn check_length(&self, prompt: usize, extra: usize) -> Result<(), EngineError> {
@@ -192,6 +195,9 @@ impl Engine {
             }
             if end == sequence.prompt_len {
                 self.cache.mark_boundary(&sequence.cache, end);
+                if !matches!(sequence.goal, Goal::Continuation(_)) {
+                    self.keep_prefix(id);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{Completion, EngineError, GenerateParams, Request, RequestKind, Seque
 /// Names tokens whose keys and values stay in the cache until [`Engine::close_session`].
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Session {
-    id: SequenceId,
+    pub(super) id: SequenceId,
 }
 
 impl Engine {
@@ -62,11 +62,7 @@ impl Engine {
     /// As [`Engine::submit`] and [`Engine::step`]. A refusal leaves the session as it was; after any other error it
     /// holds what it held, and what was computed of the new tokens.
     pub fn extend_session(&mut self, session: &Session, tokens: &[u32]) -> Result<(), EngineError> {
-        let vocab = self.model.config().vocab_size;
-        if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocab) {
-            let reason = format!("token id {token} is past the vocabulary of {vocab}");
-            return Err(EngineError::InvalidRequest(reason));
-        }
+        self.check_tokens(tokens)?;
         let old_length = self.session_state(session)?.tokens.len();
         let length = old_length + tokens.len();
         self.check_length(length, 0)?;
@@ -144,7 +140,7 @@ impl Engine {
         self.remove(session.id);
     }
 
-    fn session_state(&self, session: &Session) -> Result<&SequenceState, EngineError> {
+    pub(super) fn session_state(&self, session: &Session) -> Result<&SequenceState, EngineError> {
         let state = self.sequences.get(&session.id).filter(|state| matches!(state.goal, Goal::Hold));
         state.ok_or(EngineError::UnknownSession(session.id))
     }

@@ -7,10 +7,10 @@ use crate::ops::{Backend, KvArena, StateSlots};
 /// The cache's share of one sequence. It must be given back with [`KvCache::free`].
 #[derive(Debug, Default)]
 pub struct SequenceCache {
-    tables: Vec<BlockTable>,
-    slots: SequenceSlots,
-    num_tokens: usize,
-    path: Vec<NodeId>,
+    pub(super) tables: Vec<BlockTable>,
+    pub(super) slots: SequenceSlots,
+    pub(super) num_tokens: usize,
+    pub(super) path: Vec<NodeId>,
 }
 
 impl SequenceCache {
@@ -56,10 +56,10 @@ impl KvUsage {
 
 /// The paged KV cache of one model.
 pub struct KvCache {
-    plan: KvPlan,
+    pub(super) plan: KvPlan,
     pub(super) pool: BlockPool,
-    prefix: PrefixCache,
-    arena: KvArena,
+    pub(super) prefix: PrefixCache,
+    pub(super) arena: KvArena,
     /// Where the plan has recurrent layers.
     pub(super) states: Option<StateStore>,
     keeps_prefixes: bool,
@@ -291,7 +291,8 @@ impl KvCache {
         self.states.as_ref()?.of_step(&sequence.slots)
     }
 
-    fn allocate(&mut self) -> Result<BlockId, KvError> {
+    /// A block with one owner: a free one, or the cheapest cached one that nobody references.
+    pub(super) fn allocate(&mut self) -> Result<BlockId, KvError> {
         let total = self.pool.total();
         let (block, evicted) =
             self.pool.allocate().ok_or(KvError::OutOfBlocks { needed: 1, available: 0, total })?;

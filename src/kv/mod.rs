@@ -13,6 +13,7 @@
 mod block_pool;
 mod block_table;
 mod cache;
+pub mod disk;
 mod groups;
 mod prefix_cache;
 mod slots;

@@ -74,21 +74,19 @@ impl PrefixCache {
         let mut nodes = Vec::new();
         let mut node = ROOT;
         for key in tokens.chunks_exact(self.block_size).take(max_blocks) {
-            match self.nodes[node.0 as usize].children.get(key) {
-                Some(&child) => node = child,
-                None => break,
-            }
+            let Some(child) = self.find_child(Some(node), key) else { break };
+            node = child;
             nodes.push(node);
         }
-        let usable = self.longest_usable(groups, &nodes);
-        nodes.truncate(usable);
+        let usable = self.usable_lengths(groups, &nodes).last();
+        nodes.truncate(usable.unwrap_or(0));
         PrefixHit { nodes }
     }
 
-    fn longest_usable(&self, groups: &[KvCacheGroup], nodes: &[NodeId]) -> usize {
+    /// The numbers of blocks after which a sequence that shares `nodes`, from the root on, may start; ascending.
+    pub fn usable_lengths(&self, groups: &[KvCacheGroup], nodes: &[NodeId]) -> impl Iterator<Item = usize> {
         let mut runs = vec![0usize; groups.len()];
-        let mut longest = 0;
-        for (index, &node) in nodes.iter().enumerate() {
+        nodes.iter().enumerate().filter_map(move |(index, &node)| {
             let num_blocks = index + 1;
             let mut usable = !self.needs_snapshots || self.block(node, self.num_groups).is_some();
             for (g, (group, run)) in groups.iter().zip(&mut runs).enumerate() {
@@ -96,17 +94,19 @@ impl PrefixCache {
                 let first = group.first_visible_block(num_blocks * self.block_size);
                 usable &= *run >= num_blocks - first.min(num_blocks);
             }
-            if usable {
-                longest = num_blocks;
-            }
-        }
-        longest
+            usable.then_some(num_blocks)
+        })
+    }
+
+    /// The child of `parent` (the root for `None`) with these tokens.
+    pub fn find_child(&self, parent: Option<NodeId>, tokens: &[u32]) -> Option<NodeId> {
+        self.nodes[parent.unwrap_or(ROOT).0 as usize].children.get(tokens).copied()
     }
 
     /// The child of `parent` (the root for `None`) with these tokens, made where absent.
     pub fn child(&mut self, parent: Option<NodeId>, tokens: &[u32]) -> NodeId {
         let parent = parent.unwrap_or(ROOT);
-        if let Some(&child) = self.nodes[parent.0 as usize].children.get(tokens) {
+        if let Some(child) = self.find_child(Some(parent), tokens) {
             return child;
         }
         let node = Node {

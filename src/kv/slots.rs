@@ -36,6 +36,16 @@ impl SequenceSlots {
     pub fn state(&self) -> Option<BlockId> {
         self.state
     }
+
+    /// The slot of its pending tokens.
+    pub(super) fn pending(&self) -> Option<BlockId> {
+        self.pending
+    }
+
+    /// Slots between steps.
+    pub(super) fn holding(state: Option<BlockId>, pending: Option<BlockId>) -> Self {
+        Self { state, pending, targets: Vec::new() }
+    }
 }
 
 /// State slots with their owners. A state that the prefix cache lists, or that several sequences hold, is never written.
@@ -58,12 +68,28 @@ impl StateStore {
         Self { pool: BlockPool::new(num_slots), place, block_size, unit, interval }
     }
 
+    /// Where the prefix cache lists snapshots.
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
     /// Slots that [`Self::prepare`] would allocate for a sequence of `num_tokens` tokens that grows to `end`.
     pub fn needed(&self, slots: &SequenceSlots, num_tokens: usize, end: usize) -> usize {
         let pending = slots.pending.is_none_or(|slot| self.pool.references(slot) > 1);
         let crosses = end / STATE_CHUNK > num_tokens / STATE_CHUNK;
         let state = crosses && slots.state.is_none_or(|slot| !self.is_writable(slot));
         usize::from(pending) + usize::from(state)
+    }
+
+    /// Whether a sequence of `num_tokens` tokens can go on with these slots; else what it lacks.
+    pub fn check_loaded(&self, slots: &SequenceSlots, num_tokens: usize) -> Result<(), &'static str> {
+        if num_tokens >= STATE_CHUNK && slots.state.is_none() {
+            return Err("a current state");
+        }
+        if !num_tokens.is_multiple_of(STATE_CHUNK) && slots.pending.is_none() {
+            return Err("pending tokens");
+        }
+        Ok(())
     }
 
     fn is_writable(&self, slot: BlockId) -> bool {
@@ -107,7 +133,11 @@ impl StateStore {
         Ok(())
     }
 
-    fn allocate(&mut self, prefix: &mut PrefixCache) -> Result<BlockId, KvError> {
+    /// A slot with one owner: a free one, or that of the cheapest snapshot that nobody references.
+    ///
+    /// # Errors
+    /// [`KvError::OutOfSlots`].
+    pub fn allocate(&mut self, prefix: &mut PrefixCache) -> Result<BlockId, KvError> {
         let total = self.pool.total();
         let (slot, evicted) =
             self.pool.allocate().ok_or(KvError::OutOfSlots { needed: 1, available: 0, total })?;
@@ -190,7 +220,8 @@ impl StateStore {
         }
     }
 
-    fn list(&mut self, slot: BlockId, position: usize, path: &[NodeId], prefix: &mut PrefixCache) {
+    /// Lists a state as the snapshot after `position` tokens of `path`, where there is none and snapshots may lie.
+    pub fn list(&mut self, slot: BlockId, position: usize, path: &[NodeId], prefix: &mut PrefixCache) {
         let node = (position / self.block_size).checked_sub(1).and_then(|index| path.get(index).copied());
         let Some(node) = node.filter(|_| position.is_multiple_of(self.unit)) else { return };
         if prefix.block(node, self.place).is_none() && !self.pool.is_cached(slot) {

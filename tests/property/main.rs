@@ -14,6 +14,7 @@ mod assets;
 mod decoding;
 mod edges;
 mod memory;
+mod persist;
 mod real;
 mod recurrent;
 mod schedules;

@@ -15,7 +15,7 @@ const BOTH: [KvDtype; 2] = [KvDtype::F32, KvDtype::Bf16];
 /// Below the smallest vocabulary here.
 const VOCAB: usize = 259;
 
-fn shared() -> Vec<PathBuf> {
+pub fn shared() -> Vec<PathBuf> {
     let names = [
         "qwen3",
         "qwen3_moe",

@@ -6,7 +6,7 @@ use super::sources::Sources;
 use crate::compint::Protocol;
 use crate::compint::config::{KvElement, RunConfig};
 use crate::compint::protocol::ExtractionPrompt;
-use crate::engine::{EncoderIdentity, EngineOptions, ModelIdentity};
+use crate::engine::{EncoderIdentity, EngineOptions, KvDirectoryOptions, ModelIdentity};
 use crate::ops::KvDtype;
 use crate::tasks::judge::{RetentionLabel, load_labels};
 use crate::weights::fetch::resolve_model;
@@ -90,6 +90,11 @@ impl Experiment {
             identities,
             encoder,
         })
+    }
+
+    /// Has engines keep computed prompts in a folder, for later runs on the same histories.
+    pub fn keep_prefixes(&mut self, folder: Option<KvDirectoryOptions>) {
+        self.options.kv_directory = folder;
     }
 
     /// The config.

@@ -9,6 +9,7 @@ use super::weights::{Clock, Weights};
 use super::{NewResult, ResultSink, RunPlan, RunnerError};
 use crate::compint::metrics::Agreement;
 use crate::engine::{EngineStats, MemoryReport, ModelHost};
+use crate::kv::disk::DirectoryUse;
 use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::judge::Verdict;
 use crate::tasks::{RunEnd, RunOptions, run_jobs};
@@ -64,6 +65,13 @@ pub struct RunReport {
     pub new_results: usize,
     /// Loads of models in this session, as the sink names them, with their counters.
     pub loads: BTreeMap<i64, EngineStats>,
+}
+
+impl RunReport {
+    /// What the folder of prefixes did, over all loads.
+    pub fn kv_directory(&self) -> DirectoryUse {
+        self.loads.values().map(|stats| stats.kv_directory).sum()
+    }
 }
 
 /// The state of one session.

@@ -1,0 +1,287 @@
+//! [`KvDirectory`]: prefixes of many sequences in a folder, the least recently used dropped first.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::chain::TokenChain;
+use super::files;
+use super::load::PrefixLoad;
+use super::reader::Reader;
+use super::{KvFileError, KvIdentity};
+use crate::kv::{KvCache, SequenceCache};
+
+/// Tokens a segment: sequences that part within one each keep their own copy of it.
+const SEGMENT_TOKENS: usize = 2048;
+
+/// At least so many tokens lie between two boundaries of one sequence, its end aside: each costs a window of every sliding
+/// layer, or a state.
+const BOUNDARY_TOKENS: usize = 8192;
+
+/// What a directory did since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct DirectoryUse {
+    /// Prompt tokens whose keys and values came from files.
+    pub restored_tokens: u64,
+    /// Files written.
+    pub files_written: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Files dropped to stay within the size.
+    pub files_dropped: u64,
+    /// Files found damaged, and removed.
+    pub files_damaged: u64,
+}
+
+impl std::iter::Sum for DirectoryUse {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            restored_tokens: a.restored_tokens + b.restored_tokens,
+            files_written: a.files_written + b.files_written,
+            bytes_written: a.bytes_written + b.bytes_written,
+            files_dropped: a.files_dropped + b.files_dropped,
+            files_damaged: a.files_damaged + b.files_damaged,
+        })
+    }
+}
+
+/// A folder of cached prefixes.
+///
+/// The full layers' blocks of a prefix lie in *segments* of 2,048 tokens, which sequences with a common beginning share. A
+/// *boundary* is a place where a sequence may start: its file holds the rest of the full layers' blocks, the window of each
+/// sliding layer and the recurrent state. Names are digests of [`KvIdentity`] and the tokens so far.
+///
+/// Processes may share a folder: a file appears whole, and one that vanishes is as if it had never been there.
+pub struct KvDirectory {
+    root: PathBuf,
+    folder: PathBuf,
+    identity: KvIdentity,
+    max_bytes: u64,
+    known: HashSet<String>,
+    is_writable: bool,
+    usage: DirectoryUse,
+}
+
+/// Files that make a prefix, in the order they are read.
+struct Found {
+    segments: Vec<String>,
+    boundary: Option<String>,
+    num_blocks: usize,
+}
+
+impl KvDirectory {
+    /// Opens the folder `root`, made where it is missing. It is kept below `max_bytes` over all identities.
+    ///
+    /// # Errors
+    /// [`KvFileError::Io`].
+    pub fn open(root: &Path, identity: KvIdentity, max_bytes: u64) -> Result<Self, KvFileError> {
+        let digest = crate::weights::hex(&identity.digest()[..8]);
+        let folder = root.join(digest);
+        std::fs::create_dir_all(&folder).map_err(KvFileError::io(&folder, "create"))?;
+        files::remove_stale_parts(&folder);
+        let known = files::names(&folder)?;
+        let usage = DirectoryUse::default();
+        Ok(Self { root: root.to_owned(), folder, identity, max_bytes, known, is_writable: true, usage })
+    }
+
+    /// What it did since it was opened.
+    pub fn usage(&self) -> DirectoryUse {
+        self.usage
+    }
+
+    /// Brings the longest prefix of `tokens` that the folder has into the cache, where that is longer than what the cache
+    /// has, and there is room for it. Returns by how many tokens the cached prefix has grown.
+    pub fn restore(&mut self, cache: &mut KvCache, tokens: &[u32]) -> usize {
+        let block_size = cache.plan().block_size;
+        let cached = cache.cached_tokens(tokens);
+        let Some(found) = self.find(cache, tokens) else { return 0 };
+        if found.num_blocks * block_size <= cached || !has_room(cache, found.num_blocks) {
+            return 0;
+        }
+        let mut load = PrefixLoad::default();
+        let mut used = Vec::new();
+        let segments = tokens.chunks(segment_blocks(block_size) * block_size).map(Some);
+        let segments = found.segments.iter().zip(segments);
+        for (name, segment) in segments.chain(found.boundary.iter().map(|name| (name, None))) {
+            if let Err(error) = self.load_file(cache, &mut load, name, segment) {
+                self.forget(name, &error);
+                break;
+            }
+            used.push(name.clone());
+        }
+        cache.finish_load(load);
+        // Those that others build on are the youngest, so that they are dropped last.
+        used.iter().rev().for_each(|name| files::touch(&self.folder.join(name)));
+        let restored = cache.cached_tokens(tokens).saturating_sub(cached);
+        self.usage.restored_tokens += restored as u64;
+        restored
+    }
+
+    /// Loads one file; a segment of `tokens` that the cache holds already is not read.
+    fn load_file(
+        &self,
+        cache: &mut KvCache,
+        load: &mut PrefixLoad,
+        name: &str,
+        segment: Option<&[u32]>,
+    ) -> Result<(), KvFileError> {
+        if segment.is_some_and(|tokens| cache.hold_known(load, tokens)) {
+            return Ok(());
+        }
+        let reader = Reader::open(&self.folder.join(name), &self.identity, cache.plan())?;
+        cache.load_file(load, reader)
+    }
+
+    /// Takes note that a file could not be used. What the system or the pool refuses now may do later.
+    fn forget(&mut self, name: &str, error: &KvFileError) {
+        let path = self.folder.join(name);
+        match error {
+            KvFileError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {}
+            error if error.is_damage() => {
+                tracing::warn!("KV cache: {error}; the file is removed, and its tokens are computed again");
+                self.usage.files_damaged += 1;
+                let _ = std::fs::remove_file(path);
+            }
+            error => tracing::warn!("KV cache: {error}; the tokens are computed again"),
+        }
+        self.known.remove(name);
+    }
+
+    fn find(&self, cache: &KvCache, tokens: &[u32]) -> Option<Found> {
+        let block_size = cache.plan().block_size;
+        let needs_boundary = needs_boundary(cache);
+        let mut chain = TokenChain::new(&self.identity);
+        let mut segments = Vec::new();
+        let mut found = None;
+        // The last token is always computed.
+        let max_blocks = tokens.len().saturating_sub(1) / block_size;
+        for (index, key) in tokens.chunks_exact(block_size).take(max_blocks).enumerate() {
+            chain.push(key);
+            let (num_blocks, digest) = (index + 1, chain.digest());
+            let boundary = Some(boundary_name(&digest)).filter(|name| self.known.contains(name));
+            let is_whole = num_blocks.is_multiple_of(segment_blocks(block_size));
+            if is_whole {
+                let segment = segment_name(&digest);
+                if !self.known.contains(&segment) {
+                    break;
+                }
+                segments.push(segment);
+            }
+            if boundary.is_some() || (is_whole && !needs_boundary) {
+                found = Some(Found { segments: segments.clone(), boundary, num_blocks });
+            }
+        }
+        found
+    }
+
+    /// Keeps the complete blocks of a sequence whose `tokens` are all computed, as far as the folder does not have them.
+    pub fn keep(&mut self, cache: &KvCache, sequence: &SequenceCache, tokens: &[u32]) {
+        if !self.is_writable {
+            return;
+        }
+        if let Err(error) = self.try_to_keep(cache, sequence, tokens) {
+            tracing::warn!("KV cache: {error}; nothing more is written to it");
+            self.is_writable = false;
+        }
+    }
+
+    fn try_to_keep(
+        &mut self,
+        cache: &KvCache,
+        sequence: &SequenceCache,
+        tokens: &[u32],
+    ) -> Result<(), KvFileError> {
+        let block_size = cache.plan().block_size;
+        let segment = segment_blocks(block_size);
+        let boundaries = boundaries(cache, sequence);
+        let Some(&last) = boundaries.last() else { return Ok(()) };
+        let path = &sequence.path[..last];
+        let mut chain = TokenChain::new(&self.identity);
+        let mut written = 0;
+        for start in (0..last).step_by(segment) {
+            let end = (start + segment).min(last);
+            let mut done = start;
+            for &boundary in boundaries.iter().filter(|&&boundary| boundary > start && boundary <= end) {
+                chain.push(&tokens[done * block_size..boundary * block_size]);
+                done = boundary;
+                // A whole segment needs no boundary where full layers are all there is.
+                if boundary < start + segment || needs_boundary(cache) {
+                    let blocks = if boundary == start + segment { end..end } else { start..boundary };
+                    let name = boundary_name(&chain.digest());
+                    let write = |file: &Path| cache.save_boundary(path, tokens, blocks, &self.identity, file);
+                    written += write_new(&self.folder, &mut self.known, &mut self.usage, name, write)?;
+                }
+            }
+            if end == start + segment {
+                chain.push(&tokens[done * block_size..end * block_size]);
+                let name = segment_name(&chain.digest());
+                let write = |file: &Path| cache.save_segment(path, tokens, start..end, &self.identity, file);
+                written += write_new(&self.folder, &mut self.known, &mut self.usage, name, write)?;
+            }
+        }
+        if written > 0 {
+            let dropped = files::shrink(&self.root, self.max_bytes)?;
+            self.usage.files_dropped += dropped.len() as u64;
+            for file in dropped.iter().filter(|file| file.parent() == Some(&self.folder)) {
+                self.known.remove(&*file.file_name().unwrap_or_default().to_string_lossy());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file that is not there yet; returns how many were written.
+fn write_new(
+    folder: &Path,
+    known: &mut HashSet<String>,
+    usage: &mut DirectoryUse,
+    name: String,
+    write: impl FnOnce(&Path) -> Result<u64, KvFileError>,
+) -> Result<u64, KvFileError> {
+    let file = folder.join(&name);
+    if known.contains(&name) {
+        files::touch(&file);
+        return Ok(0);
+    }
+    usage.bytes_written += write(&file)?;
+    usage.files_written += 1;
+    known.insert(name);
+    Ok(1)
+}
+
+/// Blocks after which a file is kept, ascending: the deepest usable place of each stretch, and the deepest of all.
+fn boundaries(cache: &KvCache, sequence: &SequenceCache) -> Vec<usize> {
+    let block_size = cache.plan().block_size;
+    let stretch = (BOUNDARY_TOKENS / block_size).max(1);
+    // The same prompt again computes its last token anew, so that it starts before that.
+    let is_before_last = |&length: &usize| length * block_size < sequence.num_tokens();
+    let usable: Vec<usize> = cache.usable_lengths(sequence).filter(is_before_last).collect();
+    let last_of_stretch = |index: usize| {
+        usable.get(index + 1).is_none_or(|next| next.div_ceil(stretch) > usable[index].div_ceil(stretch))
+    };
+    (0..usable.len()).filter(|&index| last_of_stretch(index)).map(|index| usable[index]).collect()
+}
+
+/// Whether a sequence cannot start after just any block.
+fn needs_boundary(cache: &KvCache) -> bool {
+    let plan = cache.plan();
+    plan.states.is_some() || plan.groups.iter().any(|group| group.window.is_some())
+}
+
+/// Whether the pool could hold a prefix of `num_blocks` blocks beside what is referenced now.
+fn has_room(cache: &KvCache, num_blocks: usize) -> bool {
+    let plan = cache.plan();
+    let needed = plan.blocks_held(num_blocks * plan.block_size, 0);
+    needed <= cache.available() && (plan.states.is_none() || cache.available_slots() > plan.slots_held())
+}
+
+fn segment_blocks(block_size: usize) -> usize {
+    (SEGMENT_TOKENS / block_size).max(1)
+}
+
+fn segment_name(digest: &str) -> String {
+    format!("{}.segment", &digest[..40])
+}
+
+fn boundary_name(digest: &str) -> String {
+    format!("{}.boundary", &digest[..40])
+}
