@@ -130,8 +130,9 @@ fn prefill_line(count: &PrefillCount) -> String {
         0 | 1 => String::new(),
         loads => format!("; models were loaded {loads} times"),
     };
+    let restored = if count.prefilled < count.least { " without restored ones" } else { "" };
     format!(
-        "prefill: {} tokens computed, {} is the least for the {} recorded prompts of {} tokens{loads}",
+        "prefill: {} tokens computed, {} is the least{restored} for the {} recorded prompts of {} tokens{loads}",
         count.prefilled, count.least, count.prompts, count.prompt_tokens
     )
 }

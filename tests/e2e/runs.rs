@@ -99,6 +99,23 @@ fn prefilled_tokens_are_the_least() {
 }
 
 #[test]
+fn a_later_run_on_the_same_histories_restores_its_prompts() {
+    let bench = Bench::new(CONTEXT, 3);
+    let folder = bench.path().join("kv");
+    let args = ["--kv-cache", folder.to_str().unwrap()];
+    let first = bench.run(&bench.config("a.toml", "first", CONFIG), &args);
+    let later = bench.run(&bench.config("b.toml", "later", CONFIG), &args);
+    assert_eq!((first.code, later.code), (Some(0), Some(0)), "{}", later.stderr);
+    assert_eq!(bench.exports("first"), bench.exports("later"));
+    let ((whole, least), (rest, _)) = (first.prefill().unwrap(), later.prefill().unwrap());
+    assert_eq!(whole, least);
+    // The rest of each prompt after its last whole block; some prompts are forks of others.
+    assert!(rest < whole / 4, "{}", later.stdout);
+    let restored = format!(": {} prompt tokens restored, 0 files", whole - rest);
+    assert!(later.stdout.contains(&restored), "{}", later.stdout);
+}
+
+#[test]
 fn an_added_compactor_does_the_new_work_alone_and_leaves_the_rest_as_it_was() {
     let bench = Bench::new(CONTEXT, 1);
     let small = CONFIG.replace("\"recent-2\", ", "");
