@@ -112,10 +112,8 @@ impl KvCache {
         let position = blocks.end * self.plan.block_size;
         for (group, layers) in self.plan.groups.iter().enumerate().filter(|(_, group)| group.window.is_some())
         {
-            for index in layers.first_visible_block(position).min(blocks.end)..blocks.end {
-                let block = self.prefix.block(path[index], group);
-                selection.pages.extend(block.map(|block| (group, index, block)));
-            }
+            let window = layers.first_visible_block(position).min(blocks.end)..blocks.end;
+            self.select(path, group, window, &mut selection);
         }
         if let (Some(states), Some(&last)) = (&self.states, path[..blocks.end].last()) {
             let state = SavedState { position, role: StateRole::Snapshot };
@@ -126,10 +124,14 @@ impl KvCache {
 
     fn select_full(&self, path: &[NodeId], blocks: Range<usize>, selection: &mut Selection) {
         for (group, _) in self.plan.groups.iter().enumerate().filter(|(_, group)| group.window.is_none()) {
-            for index in blocks.clone() {
-                let block = self.prefix.block(path[index], group);
-                selection.pages.extend(block.map(|block| (group, index, block)));
-            }
+            self.select(path, group, blocks.clone(), selection);
+        }
+    }
+
+    /// Adds a group's blocks, where the prefix cache lists them.
+    fn select(&self, path: &[NodeId], group: usize, blocks: Range<usize>, selection: &mut Selection) {
+        for (index, &node) in blocks.clone().zip(&path[blocks]) {
+            selection.pages.extend(self.prefix.block(node, group).map(|block| (group, index, block)));
         }
     }
 
