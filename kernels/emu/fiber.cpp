@@ -37,7 +37,13 @@ Stack::Stack() {
     mprotect(bottom_, STACK_BYTES, PROT_READ | PROT_WRITE);
 }
 
-Stack::~Stack() { munmap(bottom_ - PAGE, STACK_BYTES + 2 * PAGE); }
+Stack::~Stack() {
+#if defined(__SANITIZE_ADDRESS__)
+    // Whatever is mapped here next must not meet the guards of frames that a fault abandoned.
+    __asan_unpoison_memory_region(bottom_, STACK_BYTES);
+#endif
+    munmap(bottom_ - PAGE, STACK_BYTES + 2 * PAGE);
+}
 
 #if defined(__x86_64__)
 // Saves the registers that a System V callee must keep, swaps stacks, and returns into the other execution.
