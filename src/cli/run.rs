@@ -66,7 +66,7 @@ pub fn run(args: RunArgs) -> CliResult {
         return Ok(Outcome::Stopped);
     }
     let exported = store.export(&folder)?;
-    print_result(&experiment, &report, &exported, store.prefill()?)?;
+    print_result(&experiment, &report, &exported, store.prefill()?, &store.recovered()?)?;
     if let Some(folder) = &args.kv_cache.kv_cache {
         out_line!("{}", kv_cache_line(folder, report.kv_directory()))?;
     }

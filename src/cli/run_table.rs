@@ -6,6 +6,7 @@ use crate::compint::Condition;
 use crate::compint::metrics::{Count, IntervalRow};
 use crate::compint::runner::{Estimate, Experiment, RunReport};
 use crate::store::{Exported, PrefillCount, SettingSummary};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const CONDITIONS: [(&str, Condition); 4] = [
@@ -21,6 +22,7 @@ pub(super) fn print_result(
     report: &RunReport,
     exported: &Exported,
     prefill: PrefillCount,
+    recovered: &BTreeMap<String, u64>,
 ) -> Result<(), CliError> {
     let mut lines = vec![header()];
     for summary in &exported.summaries {
@@ -53,6 +55,9 @@ pub(super) fn print_result(
     out_line!("{}", prefill_line(&prefill))?;
     for (names, count) in &prefill.adapted {
         out_line!("{count} prompts adapted to the model's template, so that no message is lost: {names}")?;
+    }
+    for (names, count) in recovered {
+        out_line!("{count} outputs broke their format and were read as details.jsonl says: {names}")?;
     }
     out_line!("date in templates: {}", report.date)?;
     out_line!("files: {}/SETTING/COMPACTOR/", experiment.config().folder().display())?;

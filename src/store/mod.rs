@@ -2,7 +2,8 @@
 //!
 //! The database lies at `runs/<name>/run.sqlite`. Each result is durable (WAL, `synchronous = FULL`) before the next
 //! begins. Exports ([`RunStore::export`]) are pure functions of the database and hold no clock values; timings and the
-//! prompts that engines were given ([`RunStore::prefill`]) stay in the database.
+//! prompts that engines were given ([`RunStore::prefill`]) stay in the database. Where an output broke its format and how
+//! it was read is part of its result, exported to `details.jsonl` and counted by [`RunStore::recovered`].
 //!
 //! # Tables
 //! `meta` (format, date, plan), `instances` and `cells` (what stands where; made anew by each session), `results` (by
@@ -11,6 +12,7 @@
 mod error;
 mod export;
 mod least;
+mod recovered;
 mod rows;
 mod run_store;
 mod schema;

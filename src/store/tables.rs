@@ -1,6 +1,7 @@
 //! The lines of `choice.jsonl` and `details.jsonl`.
 
 use super::rows::{Measurement, asked};
+use crate::chat::harmony::Recovery;
 use crate::compint::runner::RunPlan;
 use crate::history::FlatMessage;
 use crate::tasks::Outcome;
@@ -30,8 +31,8 @@ pub(super) fn choice_line(plan: &RunPlan, measurement: &Measurement) -> Value {
     Value::Object(line)
 }
 
-/// What stands behind one row: the judge's margin, the check without a model, sizes, and the cause of all that is
-/// missing.
+/// What stands behind one row: the judge's margin, the check without a model, sizes, the cause of all that is missing,
+/// and where outputs broke their format.
 pub(super) fn details_line(plan: &RunPlan, measurement: &Measurement) -> Value {
     let Measurement { row, verdict, compaction, extraction, .. } = measurement;
     let text: Vec<&str> = row.compacted.iter().map(|FlatMessage { content, .. }| content.as_str()).collect();
@@ -59,7 +60,33 @@ pub(super) fn details_line(plan: &RunPlan, measurement: &Measurement) -> Value {
         "extracted": extraction.as_ref().map(|extraction| extraction.registry.texts()),
         "extraction_turns_failed": extraction.as_ref().map(|extraction| extraction.failed_turns()),
         "probe_causes": probes,
+        "recoveries": recoveries(plan, measurement),
     })
+}
+
+/// Where outputs broke their format and how they were read, by the role of the result; results without any are left out.
+fn recoveries(plan: &RunPlan, measurement: &Measurement) -> Value {
+    let Measurement { verdict, compaction, extraction, .. } = measurement;
+    let mut found = Map::new();
+    let mut insert = |role: String, recoveries: Vec<&Recovery>| {
+        if !recoveries.is_empty() {
+            found.insert(role, json!(recoveries));
+        }
+    };
+    let turns = extraction.iter().flat_map(|extraction| &extraction.turns);
+    insert("extract".into(), turns.flat_map(|turn| &turn.recoveries).collect());
+    insert("compact".into(), compaction.iter().flat_map(|result| &result.recoveries).collect());
+    insert("judge".into(), verdict.iter().flat_map(|verdict| &verdict.recoveries).collect());
+    for condition in asked(plan) {
+        let answer = &measurement.answers[condition.index()];
+        insert(
+            format!("generate:{condition}"),
+            answer.iter().flat_map(|answer| &answer.recoveries).collect(),
+        );
+        let choice = &measurement.choices[condition.index()];
+        insert(format!("choice:{condition}"), choice.iter().flat_map(|choice| &choice.recoveries).collect());
+    }
+    Value::Object(found)
 }
 
 fn cause<T>(outcome: &Outcome<T>) -> Option<String> {

@@ -51,6 +51,27 @@ fn adapted_prompts_are_counted_by_name() {
 }
 
 #[test]
+fn recovered_outputs_are_counted_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let put = |store: &mut RunStore, key: &str, payload: serde_json::Value| {
+        store.put(&NewResult { payload: payload.to_string(), ..result(key, false) }, &[]).unwrap();
+    };
+    let two = serde_json::json!(["missing_start", {"stray_marker": {"marker": "<|end|>"}}, "missing_start"]);
+    put(&mut store, "a", serde_json::json!({"outcome": "scored", "recoveries": two}));
+    // One list for each turn; one turn has none.
+    let turns = serde_json::json!([{"recoveries": ["missing_start"]}, {}, {"recoveries": two}]);
+    put(&mut store, "b", serde_json::json!({"turns": turns}));
+    // Words of a message are no record.
+    put(&mut store, "c", serde_json::json!({"text": "{\"recoveries\": [\"missing_start\"]}"}));
+    let counts: Vec<_> = store.recovered().unwrap().into_iter().collect();
+    assert_eq!(counts, [("missing_start".to_owned(), 1), ("missing_start,stray_marker".to_owned(), 2)]);
+    put(&mut store, "d", serde_json::json!({"recoveries": ["of another build"]}));
+    let refused = store.recovered().err().unwrap().to_string();
+    assert!(refused.contains("recoveries of result d"), "{refused}");
+}
+
+#[test]
 fn the_least_counts_shared_blocks_once_and_rests_always() {
     let count = |prompts: &[Vec<u32>]| {
         let mut least = LeastPrefill::new(4);

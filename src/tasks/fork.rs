@@ -3,6 +3,7 @@
 use super::generation::{generate_from, read_generated, render};
 use super::options::{Prompt, prompt_failure, tokenise_options};
 use super::{GenerationSettings, RequestFailure, RequestResult, TaskContext, Usage};
+use crate::chat::harmony::Recovery;
 use crate::decode::{ChoiceScores, Grammar};
 use crate::engine::{FinishReason, Request, RequestKind, RequestOutput};
 use crate::history::Message;
@@ -38,6 +39,8 @@ pub struct ForkedResult {
     pub generated: Option<String>,
     /// The model's reasoning, where it reasoned.
     pub reasoning: Option<String>,
+    /// Where the generated output broke its format, and how it was read.
+    pub recoveries: Vec<Recovery>,
     /// Whether the generated output was cut off.
     pub cut_off: bool,
     /// Whether the reasoning never closed; nothing is scored then.
@@ -138,6 +141,7 @@ impl ForkedChoice {
         let result = ForkedResult {
             generated: None,
             reasoning: None,
+            recoveries: Vec::new(),
             cut_off: false,
             unfinished_reasoning: false,
             scores: None,
@@ -159,6 +163,7 @@ impl ForkedChoice {
         let mut result = ForkedResult {
             generated: Some(generated.answer),
             reasoning: generated.reasoning,
+            recoveries: generated.recoveries,
             cut_off: generated.finish_reason == FinishReason::Length,
             unfinished_reasoning: generated.unfinished_reasoning,
             scores: None,

@@ -23,6 +23,8 @@ mod text;
 
 #[cfg(test)]
 mod mock;
+#[cfg(test)]
+mod recovery_tests;
 
 pub use fork::{BeforeAnswer, ForkedChoice, ReasoningMode};
 pub use generation::{Generated, GenerationSettings, Usage, generate_request};

@@ -3,6 +3,8 @@
 
 mod bench;
 mod lingua;
+mod recoveries;
 mod resume;
 mod runs;
+mod scripted;
 mod tiny;

@@ -12,8 +12,7 @@ const HEAD_DIM: usize = 8;
 const MLP: usize = 48;
 const LAYERS: usize = 2;
 const VOCAB: usize = 258;
-/// The turn marks, behind the 256 bytes.
-const START: usize = 256;
+/// The second turn mark, behind the 256 bytes.
 const END: usize = 257;
 
 /// Writes a model that holds `context` tokens; one token a byte.
@@ -38,7 +37,7 @@ pub fn write_model(folder: &Path, context: usize) {
                 <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
         }),
     );
-    write("tokenizer.json", tokenizer());
+    write("tokenizer.json", tokenizer(&["<|im_start|>", "<|im_end|>"]));
     write_weights(&folder.join("model.safetensors"));
 }
 
@@ -50,18 +49,20 @@ fn byte_character(byte: u8) -> char {
     char::from_u32(if is_kept(byte) { byte } else { 256 + moved }).unwrap()
 }
 
-fn tokenizer() -> Value {
+/// One token a byte, and the marks behind them.
+pub fn tokenizer(marks: &[&str]) -> Value {
     let vocab: Map<String, Value> =
         (0..=255u8).map(|byte| (byte_character(byte).to_string(), json!(byte))).collect();
     let mark = |id: usize, content: &str| {
         json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": false, "special": true})
     };
+    let marks: Vec<Value> = marks.iter().zip(256..).map(|(content, id)| mark(id, content)).collect();
     let byte_level =
         json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
     json!({
         "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
-        "added_tokens": [mark(START, "<|im_start|>"), mark(END, "<|im_end|>")],
+        "added_tokens": marks,
         "pre_tokenizer": byte_level, "decoder": byte_level,
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
@@ -103,16 +104,24 @@ fn write_weights(path: &Path) {
         add("mlp.down_proj", &[HIDDEN, MLP]);
     }
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut bytes: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
-    for (name, shape) in shapes {
+    let mut filled = |(name, shape): (String, Vec<usize>)| {
         let is_norm = shape.len() == 1;
         let values = (0..shape.iter().product::<usize>()).map(|_| {
             let value = random.next();
             if is_norm { 1.0 + 0.1 * value } else { 0.4 * value }
         });
-        let data = values.flat_map(f32::to_le_bytes).collect();
-        bytes.insert(name, (shape, data));
-    }
+        let values = values.collect();
+        (name, shape, values)
+    };
+    write_tensors(path, shapes.into_iter().map(&mut filled).collect());
+}
+
+/// Writes tensors in f32: names, shapes, values.
+pub fn write_tensors(path: &Path, tensors: Vec<(String, Vec<usize>, Vec<f32>)>) {
+    let bytes: BTreeMap<String, (Vec<usize>, Vec<u8>)> = tensors
+        .into_iter()
+        .map(|(name, shape, values)| (name, (shape, values.into_iter().flat_map(f32::to_le_bytes).collect())))
+        .collect();
     let views = bytes.iter().map(|(name, (shape, data))| {
         (name.clone(), TensorView::new(Dtype::F32, shape.clone(), data).unwrap())
     });

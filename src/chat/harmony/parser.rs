@@ -48,6 +48,20 @@ pub enum Recovery {
     },
 }
 
+impl Recovery {
+    /// The name under which records count it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::MissingMessageMarker => "missing_message_marker",
+            Self::MissingStart => "missing_start",
+            Self::UnclosedMessage => "unclosed_message",
+            Self::StrayMarker { .. } => "stray_marker",
+            Self::UnfinishedHeader { .. } => "unfinished_header",
+            Self::ForeignAuthor { .. } => "foreign_author",
+        }
+    }
+}
+
 enum State {
     Outside,
     /// `from_prompt`: the prompt named the author.

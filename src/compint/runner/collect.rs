@@ -442,6 +442,7 @@ fn failed_compaction(cause: &str) -> CompactionResult {
         failure: Some(CompactionFailure::Prompt { message: cause.to_owned() }),
         text: None,
         reasoning: None,
+        recoveries: Vec::new(),
         usage: crate::tasks::Usage::default(),
     }
 }

@@ -3,6 +3,7 @@
 use super::lingua::{Compression, CompressionStep, LinguaError, LlmLingua2};
 use super::select;
 use super::spec::{CompactorKind, CompactorSpec};
+use crate::chat::harmony::Recovery;
 use crate::engine::FinishReason;
 use crate::history::{FlatMessage, Message, Role};
 use crate::tasks::generation::read_generated;
@@ -172,6 +173,9 @@ pub struct CompactionResult {
     pub text: Option<String>,
     /// The model's reasoning, which is never part of `messages`.
     pub reasoning: Option<String>,
+    /// Where the summary's output broke its format, and how it was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recovery>,
     /// What it cost.
     pub usage: Usage,
 }
@@ -299,25 +303,25 @@ impl CompactJob {
                 (0, 0)
             }
         };
-        let generated = generated.map(|generated| {
-            (generated.answer, generated.reasoning, generated.finish_reason, generated.usage)
-        });
-        let (text, reasoning, finish_reason, usage) = match generated {
-            Some((text, reasoning, finish_reason, usage)) => {
-                (Some(text), reasoning, Some(finish_reason), usage)
-            }
-            None => (None, None, None, Usage::default()),
-        };
-        CompactionResult {
+        let mut result = CompactionResult {
             messages,
             tokens_before,
             tokens_after,
-            finish_reason,
+            finish_reason: None,
             failure,
-            text,
-            reasoning,
-            usage,
+            text: None,
+            reasoning: None,
+            recoveries: Vec::new(),
+            usage: Usage::default(),
+        };
+        if let Some(generated) = generated {
+            result.finish_reason = Some(generated.finish_reason);
+            result.text = Some(generated.answer);
+            result.reasoning = generated.reasoning;
+            result.recoveries = generated.recoveries;
+            result.usage = generated.usage;
         }
+        result
     }
 }
 

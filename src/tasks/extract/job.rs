@@ -3,6 +3,7 @@
 use super::parse::{ExtractionLimits, ExtractionParse, FoundConstraint, parse_answer, parse_paper};
 use super::prompt::{Turn, TurnPrompt};
 use super::registry::ConstraintRegistry;
+use crate::chat::harmony::Recovery;
 use crate::engine::{FinishReason, Request};
 use crate::history::{Message, Role};
 use crate::tasks::generation::read_generated;
@@ -82,6 +83,9 @@ pub struct TurnRecord {
     pub added: usize,
     /// Why nothing was read, where that is so.
     pub failure: Option<TurnFailure>,
+    /// Where the output broke its format, and how it was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recovery>,
     /// What it cost.
     pub usage: Usage,
 }
@@ -197,8 +201,14 @@ impl ExtractJob {
         })
     }
 
-    fn record(&mut self, message: usize, result: Result<Vec<FoundConstraint>, TurnFailure>, usage: Usage) {
-        let mut record = TurnRecord { message, found: 0, added: 0, failure: None, usage };
+    fn record(
+        &mut self,
+        message: usize,
+        result: Result<Vec<FoundConstraint>, TurnFailure>,
+        recoveries: Vec<Recovery>,
+        usage: Usage,
+    ) {
+        let mut record = TurnRecord { message, found: 0, added: 0, failure: None, recoveries, usage };
         match result {
             Ok(found) => {
                 record.found = found.len();
@@ -219,9 +229,9 @@ impl Job for ExtractJob {
             match read_generated(context, &self.settings.generation, result) {
                 Ok(generated) => {
                     let found = self.read(&generated);
-                    self.record(message, found, generated.usage);
+                    self.record(message, found, generated.recoveries, generated.usage);
                 }
-                Err(failure) => self.record(message, Err(failure.into()), Usage::default()),
+                Err(failure) => self.record(message, Err(failure.into()), Vec::new(), Usage::default()),
             }
         }
         while let Some((index, user_message)) = self.next_turn() {
@@ -230,7 +240,7 @@ impl Job for ExtractJob {
                     self.waiting = Some(index);
                     return JobStep::Submit(request);
                 }
-                Err(failure) => self.record(index, Err(failure.into()), Usage::default()),
+                Err(failure) => self.record(index, Err(failure.into()), Vec::new(), Usage::default()),
             }
         }
         JobStep::Done(std::mem::take(&mut self.extraction))

@@ -1,5 +1,6 @@
 //! [`JudgeJob`]: one verdict.
 
+use crate::chat::harmony::Recovery;
 use crate::decode::ChoiceScores;
 use crate::history::Message;
 use crate::tasks::fork::{ForkedResult, ForkedStep};
@@ -25,6 +26,9 @@ pub struct Verdict {
     pub before: Option<BeforeAnswer>,
     /// The judge's reasoning, where it reasons.
     pub reasoning: Option<String>,
+    /// Where the output broke its format, and how it was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recovery>,
     /// What it cost.
     pub usage: Usage,
 }
@@ -55,6 +59,7 @@ impl Job for JudgeJob {
                 scores: None,
                 before: None,
                 reasoning: None,
+                recoveries: Vec::new(),
                 usage: Usage::default(),
             }),
         }
@@ -77,6 +82,7 @@ fn verdict(result: ForkedResult) -> Verdict {
         scores: result.scores,
         before: Some(result.before),
         reasoning: result.reasoning,
+        recoveries: result.recoveries,
         usage: result.usage,
     }
 }

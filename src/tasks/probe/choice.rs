@@ -1,6 +1,7 @@
 //! [`ChoiceProbe`]: the letters' log-probabilities.
 
 use super::Letter;
+use crate::chat::harmony::Recovery;
 use crate::decode::ChoiceScores;
 use crate::history::Message;
 use crate::tasks::fork::{ForkedResult, ForkedStep};
@@ -24,6 +25,9 @@ pub struct ChoiceOutcome {
     pub before: Option<BeforeAnswer>,
     /// The model's reasoning, where it reasoned.
     pub reasoning: Option<String>,
+    /// Where the output broke its format, and how it was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recovery>,
     /// What it cost.
     pub usage: Usage,
 }
@@ -56,6 +60,7 @@ impl Job for ChoiceProbe {
                 scores: None,
                 before: None,
                 reasoning: None,
+                recoveries: Vec::new(),
                 usage: Usage::default(),
             }),
         }
@@ -76,6 +81,7 @@ fn outcome(result: ForkedResult) -> ChoiceOutcome {
         scores: result.scores,
         before: Some(result.before),
         reasoning: result.reasoning,
+        recoveries: result.recoveries,
         usage: result.usage,
     }
 }

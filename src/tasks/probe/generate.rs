@@ -1,6 +1,7 @@
 //! [`GenerateProbe`]: the model writes its answer.
 
 use super::Letter;
+use crate::chat::harmony::Recovery;
 use crate::engine::FinishReason;
 use crate::history::Message;
 use crate::tasks::generation::read_generated;
@@ -22,6 +23,9 @@ pub struct ProbeOutcome {
     pub reasoning: Option<String>,
     /// How the output ended; `None` where there is none.
     pub finish_reason: Option<FinishReason>,
+    /// Where the output broke its format, and how it was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recovery>,
     /// What it cost.
     pub usage: Usage,
 }
@@ -73,6 +77,7 @@ fn failed(failure: RequestFailure) -> ProbeOutcome {
         output: String::new(),
         reasoning: None,
         finish_reason: None,
+        recoveries: Vec::new(),
         usage: Usage::default(),
     }
 }
@@ -94,6 +99,7 @@ fn outcome(generated: Generated) -> ProbeOutcome {
         output: generated.answer,
         reasoning: generated.reasoning,
         finish_reason: Some(generated.finish_reason),
+        recoveries: generated.recoveries,
         usage: generated.usage,
     }
 }
