@@ -10,7 +10,7 @@ use crate::chat::{
     turn,
 };
 
-fn json(name: &str) -> serde_json::Value {
+pub(super) fn json(name: &str) -> serde_json::Value {
     let text = std::fs::read_to_string(fixture(name)).expect("a fixture is there");
     serde_json::from_str(&text).expect("a fixture is JSON")
 }
@@ -43,7 +43,7 @@ fn outcome(
 }
 
 #[test]
-fn renderings_equal_jinja2() {
+pub(super) fn renderings_equal_jinja2() {
     let conversations = json("conversations.json");
     let goldens = json("goldens.json");
     assert_eq!(goldens["date"], options().date);

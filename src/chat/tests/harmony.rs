@@ -1,7 +1,7 @@
 //! Harmony renderings: equal to OpenAI's golden files, and every role kept.
 use serde_json::{Value, json};
 
-use super::{call, options, result, shared, small, text};
+use super::{call, coverage, options, result, shared, small, text};
 use crate::{
     chat::{
         Adaptation, ChatError, ChatTemplate, RenderOptions,
@@ -15,7 +15,9 @@ use crate::{
 
 /// A golden file, without the line end that some have.
 pub(super) fn golden(name: &str) -> Option<String> {
-    let path = shared(&format!("templates/harmony/test-data/test_{name}.txt"))?;
+    let file = format!("harmony/test-data/test_{name}.txt");
+    let path = shared(&format!("templates/{file}"))?;
+    coverage::note(file);
     Some(std::fs::read_to_string(path).expect("a golden file is UTF-8").trim_end().to_owned())
 }
 
@@ -121,7 +123,7 @@ fn dated(system: &mut SystemMessage) {
 }
 
 #[test]
-fn system_messages() {
+pub(super) fn system_messages() {
     check("simple_convo", &[system(|_| (), false), user("What is 2 + 2?")]);
     check("no_tools", &[system(dated, false)]);
     let capital = "What is the capital of the largest country in the world?";
@@ -157,7 +159,7 @@ fn system_messages() {
 }
 
 #[test]
-fn built_in_tools() {
+pub(super) fn built_in_tools() {
     let with = |tools: Vec<ToolNamespace>| {
         move |system: &mut SystemMessage| {
             dated(system);
@@ -176,7 +178,7 @@ fn built_in_tools() {
 }
 
 #[test]
-fn functions_with_parameters() {
+pub(super) fn functions_with_parameters() {
     let format = json!({"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"});
     let city = "The city and state, e.g. San Francisco, CA";
     let cities = "List of city and state, e.g. [\"San Francisco, CA\", \"New York, NY\"]";
@@ -237,7 +239,7 @@ fn functions_with_parameters() {
 }
 
 #[test]
-fn past_reasoning() {
+pub(super) fn past_reasoning() {
     let asked = [user("What is 2 + 2?"), user("What about 9 / 2?")];
     let answer = model("final", "2 + 2 equals 4.");
     let thought = model("analysis", "User asks: “What is 2 + 2?” Simple arithmetic. Provide answer.");

@@ -57,7 +57,7 @@ fn golden_tokens(name: &str) -> Option<String> {
 }
 
 #[test]
-fn golden_outputs() {
+pub(super) fn golden_outputs() {
     if let Some(text) = golden_tokens("simple_reasoning_response") {
         let (messages, recoveries) = read(&text, StreamStart::Header);
         let [thought, answer] = &parts(&messages)[..] else { panic!("{messages:?}") };
@@ -83,7 +83,7 @@ fn golden_outputs() {
 
 /// The same messages wherever the pieces end, markers included.
 #[test]
-fn pieces_may_end_anywhere() {
+pub(super) fn pieces_may_end_anywhere() {
     let broken =
         "<|channel|>analysis<|message|>é<|not|> <|<|end|>x<|start|><|channel|>final<|message|>a<|messag";
     for text in golden("streamable_parser").iter().map(String::as_str).chain([broken]) {

@@ -1,6 +1,7 @@
 //! Tests of the chat templates.
 #![allow(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
 mod adapting;
+mod coverage;
 mod goldens;
 mod harmony;
 mod harmony_parsing;
