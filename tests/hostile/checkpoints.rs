@@ -6,7 +6,9 @@ use std::path::Path;
 use longwick::engine::{Engine, EngineOptions};
 use serde_json::{Map, Value, json};
 
-const OWN: [&str; 5] = ["llama", "qwen3", "gemma3", "gemma4", "gemma4_keys_are_values"];
+/// Every family.
+const OWN: [&str; 8] =
+    ["llama", "qwen3", "qwen3_moe", "gpt_oss", "gemma3", "gemma4", "gemma4_keys_are_values", "qwen3_5"];
 
 /// A copy of a fixture, of which one file is damaged.
 struct Copy {
@@ -117,6 +119,36 @@ fn an_unknown_dtype_is_named() {
             for part in [tensor.as_str(), "F9_E4M4"] {
                 assert!(error.contains(part), "{name}, {tensor}: no {part:?} in {error}");
             }
+        }
+    }
+}
+
+/// A config whose key heads no query heads share evenly, or whose heads are not those of the tensors.
+#[test]
+fn heads_that_do_not_fit_are_named() {
+    for name in OWN {
+        let copy = Copy::new(name);
+        let write = |field: &str, value: Value| {
+            let mut config = copy.config.clone();
+            let nested = config.get("text_config").is_some();
+            let text = if nested { &mut config["text_config"] } else { &mut config };
+            text[field] = value;
+            copy.write_config(&config);
+            copy.error()
+        };
+        let text = copy.config.get("text_config").unwrap_or(&copy.config);
+        let heads = text["num_attention_heads"].as_u64().unwrap();
+        let error = write("num_key_value_heads", json!(heads + 1));
+        for part in ["num_key_value_heads".to_owned(), format!("{}: {heads} query heads", heads + 1)] {
+            assert!(error.contains(&part), "{name}: no {part:?} in {error}");
+        }
+        let twice = write("num_attention_heads", json!(2 * heads));
+        for part in ["self_attn.", "_proj", "expected ["] {
+            assert!(twice.contains(part), "{name}: no {part:?} in {twice}");
+        }
+        for head_dim in [12, 1_024] {
+            let error = write("head_dim", json!(head_dim));
+            assert!(error.contains("head_dim") && error.contains(&head_dim.to_string()), "{name}: {error}");
         }
     }
 }

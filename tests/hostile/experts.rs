@@ -6,7 +6,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 
-use crate::models::{copied, load_and_run};
+use crate::models::{copied, fixture_file, load_and_run};
 
 /// Loads a copy of the fixture after `change`, and returns what the error says.
 fn refusal(fixture: &str, change: impl FnOnce(&Path)) -> String {
@@ -148,4 +148,37 @@ fn settings_that_cannot_work_are_refused() {
     }
     let yarn = |folder: &Path| set(folder, "rope_scaling", json!({"rope_type": "yarn", "factor": 8.0}));
     check("gpt_oss", yarn, &["original_max_position_embeddings", "missing"]);
+}
+
+/// In GGUF all experts of a layer are one tensor, and their number is a key of the file.
+#[test]
+fn another_number_of_experts_in_gguf_is_refused() {
+    for (fixture, key, experts) in
+        [("qwen3_moe_gguf", "qwen3moe.expert_count", 5_u32), ("gpt_oss", "gpt-oss.expert_count", 6)]
+    {
+        let source = fixture_file(fixture, "model.gguf");
+        let valid = std::fs::read(&source).unwrap();
+        // The key, its type (4: u32), its value.
+        let marker = [key.as_bytes(), &4_u32.to_le_bytes(), &experts.to_le_bytes()].concat();
+        let at = valid.windows(marker.len()).position(|window| window == marker).expect("the key");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        for (count, parts) in [
+            (experts + 2, vec!["ffn_gate_inp".to_owned(), format!("expected [{}, ", experts + 2)]),
+            (experts - 1, vec!["ffn_gate_inp".to_owned(), format!("expected [{}, ", experts - 1)]),
+            (1, vec!["num_experts_per_tok".to_owned(), "of 1 experts".to_owned()]),
+            (0, vec!["num_experts".to_owned(), "0 is not a size".to_owned()]),
+        ] {
+            let mut damaged = valid.clone();
+            damaged[at + marker.len() - 4..at + marker.len()].copy_from_slice(&count.to_le_bytes());
+            std::fs::write(&path, damaged).unwrap();
+            let message = load_and_run(&path).expect_err("another number of experts loaded").to_string();
+            for part in &parts {
+                assert!(
+                    message.contains(part),
+                    "{fixture}, {count} experts: {message:?} does not say {part:?}"
+                );
+            }
+        }
+    }
 }

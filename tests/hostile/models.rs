@@ -14,6 +14,11 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny").join(name)
 }
 
+/// A file of a fixture.
+pub fn fixture_file(name: &str, file: &str) -> PathBuf {
+    fixture(name).join(file)
+}
+
 /// Loads a model and generates two tokens; damaged weights may give any tokens, or a request that fails by itself.
 pub fn load_and_run(path: &Path) -> Result<(), Box<EngineError>> {
     let options = EngineOptions {
