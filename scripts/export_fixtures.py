@@ -266,10 +266,10 @@ def case(model, tokens, generator):
     }
 
 
-def write_reference(name, folder, model, seed):
+def write_reference(name, folder, model, seed, lengths=LENGTHS):
     """Writes `reference.json` beside a checkpoint, and says how large the fixture is."""
     generator = random.Random(seed)
-    prompts = [[1] + [generator.randrange(3, VOCAB) for _ in range(length - 1)] for length in LENGTHS]
+    prompts = [[1] + [generator.randrange(3, VOCAB) for _ in range(length - 1)] for length in lengths]
     reference = {
         "transformers": transformers.__version__,
         "torch": torch.__version__,
@@ -282,10 +282,10 @@ def write_reference(name, folder, model, seed):
     print(f"{name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes, least margin {min(margins):.4f}")
 
 
-def main(about, fixtures, export):
+def main(about, fixtures, export, out="tests/fixtures/tiny"):
     """Exports the fixtures named on the command line, or all."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/fixtures/tiny"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(out))
     parser.add_argument("names", nargs="*", metavar="NAME", default=[])
     arguments = parser.parse_args()
     torch.set_num_threads(2)

@@ -1,7 +1,8 @@
 //! Logits and greedy tokens against reference implementations, through the engine alone.
 //!
-//! Four sources of truth: checkpoints of our own making under `tests/fixtures/tiny` (always there,
-//! `scripts/export_fixtures.py` makes them), the encoders under `tests/fixtures/encoders`
+//! Five sources of truth: checkpoints of our own making under `tests/fixtures/tiny` (always there,
+//! `scripts/export_fixtures.py` makes them), such whose weights are drawn under `tests/fixtures/shapes`
+//! (`scripts/export_shape_fixtures.py`), the encoders under `tests/fixtures/encoders`
 //! (`scripts/export_encoder_fixtures.py`), the tiny checkpoints of the shared data, and real models. The last two
 //! skip, and say so, where the files are absent.
 #![allow(
@@ -11,10 +12,12 @@
 )]
 
 mod assets;
+mod drawn;
 mod encoders;
 mod gguf;
 mod real;
 mod rewritten;
+mod shapes;
 mod tiny;
 
 use std::num::NonZeroUsize;

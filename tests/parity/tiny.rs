@@ -41,11 +41,11 @@ fn check_folder(folder: &Path) {
 }
 
 /// Checks the model at `path` against the reference in `folder`.
-fn check_model(path: &Path, folder: &Path) {
+pub fn check_model(path: &Path, folder: &Path) {
     let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
     let reference: Reference = serde_json::from_str(&text).unwrap();
     assert!(!reference.cases.is_empty(), "{}: no cases", folder.display());
-    let mut engine = assets::load(path, crate::options(16 << 20));
+    let mut engine = assets::load(path, crate::options(128 << 20));
     for case in &reference.cases {
         let at = format!("{}, {} tokens", path.display(), case.token_ids.len());
         check_last_position(&mut engine, case, &at);

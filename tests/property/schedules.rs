@@ -11,6 +11,7 @@ use proptest::prop_oneof;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::assets;
+use crate::drawn::{SHAPES, drawn_fixture};
 use crate::support::{OWN, WITHOUT_STATES, bits, generate, load_with_blocks, options, plan, sampled, tokens};
 
 const VOCAB: usize = 259;
@@ -195,11 +196,12 @@ fn run_schedule(engine: &mut Engine, actions: &[Action]) -> Result<Vec<(Request,
 #[test]
 fn random_schedules() {
     let preemptions = RefCell::new(0);
-    for path in OWN.map(assets::own_fixture) {
+    let drawn = SHAPES.iter().map(|name| (drawn_fixture(name), 6));
+    for (path, cases) in OWN.map(|name| (assets::own_fixture(name), 24)).into_iter().chain(drawn) {
         // Repeated questions are answered from memory, so that this engine computes each of them once.
         let solo = EngineOptions { prefix_cache: false, ..options(KvDtype::F32, 1, 512) };
         let solo = RefCell::new(assets::load(&path, solo));
-        let config = Config { cases: 24, failure_persistence: None, ..Config::default() };
+        let config = Config { cases, failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new_with_rng(
             config,
             proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
