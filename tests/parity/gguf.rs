@@ -2,7 +2,7 @@
 //! that the checkpoints give.
 
 use crate::assets;
-use crate::rewritten::every_logit;
+use crate::checkpoint::every_logit;
 
 fn check(name: &str, file: &str) {
     let folder = assets::own_fixture(name);

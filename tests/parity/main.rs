@@ -12,6 +12,8 @@
 )]
 
 mod assets;
+mod checkpoint;
+mod dialects;
 mod drawn;
 mod encoders;
 mod gguf;
