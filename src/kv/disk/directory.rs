@@ -78,6 +78,8 @@ impl KvDirectory {
         let folder = root.join(digest);
         std::fs::create_dir_all(&folder).map_err(KvFileError::io(&folder, "create"))?;
         files::remove_stale_parts(&folder);
+        // The size may be a smaller one than last time.
+        files::shrink(root, max_bytes)?;
         let known = files::names(&folder)?;
         let usage = DirectoryUse::default();
         Ok(Self { root: root.to_owned(), folder, identity, max_bytes, known, is_writable: true, usage })

@@ -307,6 +307,9 @@ fn the_least_recently_used_files_are_dropped_and_others_left_alone() {
         assert_eq!(directory.restore(&mut cache(&plan, 900), prompt), restored);
     }
     assert!(foreign.exists());
+    // A smaller size counts at once.
+    drop(KvDirectory::open(root.path(), identity(&plan), size).unwrap());
+    assert_eq!(files_in(root.path()).len(), 1);
 }
 
 #[test]
