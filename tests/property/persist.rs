@@ -144,6 +144,13 @@ fn saved_and_restored_in_another_process() {
 }
 
 #[test]
+fn saved_and_restored_drawn_checkpoints() {
+    for (path, dtype) in crate::shapes::shapes() {
+        check(&path, dtype);
+    }
+}
+
+#[test]
 fn saved_and_restored_shared_checkpoints() {
     for path in crate::tiny::shared() {
         check(&path, KvDtype::F32);

@@ -15,7 +15,7 @@ use crate::support::{
 const VOCAB: usize = 259;
 
 /// The drawn checkpoints, each with a type of cached keys and values: both types come up in each family.
-fn shapes() -> impl Iterator<Item = (PathBuf, KvDtype)> {
+pub fn shapes() -> impl Iterator<Item = (PathBuf, KvDtype)> {
     let dtypes = [KvDtype::F32, KvDtype::Bf16].into_iter().cycle();
     SHAPES.iter().map(|name| drawn_fixture(name)).zip(dtypes)
 }
