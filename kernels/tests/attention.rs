@@ -1,15 +1,14 @@
 //! Paged attention against float64, and its independence of everything but a row's own tokens.
-#![cfg(feature = "emu")]
+#![cfg(any(feature = "emu", feature = "cuda"))]
 mod support;
 use half::{bf16, f16};
-use longwick_kernels::{
-    AttentionPlan, AttentionSequence, AttentionShape, Dtype, KernelError, Stream, emu::Order,
-};
+use longwick_kernels::{AttentionPlan, AttentionSequence, AttentionShape, Dtype, KernelError};
 use std::ops::Range;
 use support::{
     Float, Random,
     attention::{Case, World},
     check_error,
+    device::{Order, stream},
 };
 
 const DIMS: [usize; 8] = [16, 32, 64, 80, 96, 128, 256, 512];
@@ -22,7 +21,7 @@ const EXTRAS: [(bool, Option<f32>); 3] = [(false, None), (true, None), (true, So
 
 /// Runs a step in every order; the bits must agree.
 fn in_every_order<T: Float>(world: &World<T>, step: &[(usize, Range<usize>)]) -> (Vec<T>, Vec<f32>) {
-    let mut results = Order::ALL.map(|order| world.attend(&mut Stream::emu(order), step)).into_iter();
+    let mut results = Order::ALL.map(|order| world.attend(&mut stream(order), step)).into_iter();
     let first = results.next().expect("an order");
     for other in results {
         assert_eq!(bits(&first.out), bits(&other.out), "orders disagree: {:?}", world.case);
@@ -141,7 +140,7 @@ fn check_independence<T: Float>(case: Case) {
     let row = world.case.kv_heads * world.case.group * world.case.head_dim;
     for sequence in [0, 3, 5] {
         let last = world.case.contexts[sequence] - 1;
-        let stream = &mut Stream::emu(Order::Forward);
+        let stream = &mut stream(Order::Forward);
         let alone = bits(&world.attend(stream, &[(sequence, last..last + 1)]).out);
         let mut batch: Vec<(usize, Range<usize>)> = world
             .case
@@ -185,7 +184,7 @@ fn check_branches<T: Float>(cached: Dtype, head_dim: usize, branches: usize) {
     let (together, _) = in_every_order(&world, &step);
     let row = together.len() / branches;
     for (i, part) in step.iter().enumerate() {
-        let alone = world.attend(&mut Stream::emu(Order::Forward), std::slice::from_ref(part)).out;
+        let alone = world.attend(&mut stream(Order::Forward), std::slice::from_ref(part)).out;
         assert_eq!(bits(&together[i * row..(i + 1) * row]), bits(&alone), "branch {i} of {branches}");
     }
     let (exact, _) = world.oracle(&step);

@@ -1,10 +1,9 @@
 //! Norm, rotation and gated activations against float64, in every order of fibers.
-#![cfg(feature = "emu")]
+#![cfg(any(feature = "emu", feature = "cuda"))]
 mod support;
 use half::{bf16, f16};
-use longwick_kernels::{
-    Activation, Gated, HeadNorm, KernelError, RmsNorm, Rope, RopeAngles, Stream, View, ViewMut, emu::Order,
-};
+use longwick_kernels::{Activation, Gated, HeadNorm, KernelError, RmsNorm, Rope, RopeAngles, View, ViewMut};
+use support::device::{Order, stream};
 use support::{Float, Random, check_error, guarded, in_every_order, unwritten};
 
 fn norm_f64(row: &[f64], weight: &[f32], epsilon: f32) -> Vec<f64> {
@@ -247,7 +246,7 @@ fn wrong_arguments_are_named() {
         epsilon: 0.0,
         out: ViewMut::on_host(&mut out),
     };
-    let error = norm.launch(&mut Stream::emu(Order::Forward)).expect_err("too short an out");
+    let error = norm.launch(&mut stream(Order::Forward)).expect_err("too short an out");
     assert_eq!(error, KernelError::Length { argument: "out", expected: 24, found: 16 });
 
     let positions = vec![0u32; 3];
@@ -261,7 +260,7 @@ fn wrong_arguments_are_named() {
         sines: View::on_host(&weight),
         out: ViewMut::on_host(&mut short),
     }
-    .launch(&mut Stream::emu(Order::Forward))
+    .launch(&mut stream(Order::Forward))
     .expect_err("integers");
     assert!(matches!(error, KernelError::Dtype { argument: "x", .. }), "{error}");
 }

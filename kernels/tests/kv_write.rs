@@ -1,12 +1,10 @@
 //! Keys and values in their blocks.
-#![cfg(feature = "emu")]
+#![cfg(any(feature = "emu", feature = "cuda"))]
 mod support;
 use half::{bf16, f16};
-use longwick_kernels::{
-    Dtype, KernelError, KvLayout, KvPoolMut, KvWrite, Slots, Stream, View, ViewMut,
-    emu::{GuardedMemory, Order},
-};
-use support::{Float, Random, fp8_value, guarded, in_every_order};
+use longwick_kernels::{Dtype, KernelError, KvLayout, KvPoolMut, KvWrite, Slots, Stream, View, ViewMut};
+use support::device::{Memory, Order, stream};
+use support::{Float, Random, fp8_value, guarded, in_every_order, slots as on_device};
 
 /// Writes, and gives back the pool's bytes.
 fn write<T: Float>(
@@ -17,11 +15,12 @@ fn write<T: Float>(
     layout: &KvLayout,
 ) -> Vec<u8> {
     let (keys, values) = (guarded(keys), guarded(values));
-    let mut pool = GuardedMemory::new(layout.pool_bytes()).expect("memory");
+    let mut pool = Memory::new(layout.pool_bytes());
     pool.elements_mut::<u8>().fill(0xff);
     let cache = KvPoolMut { pool: ViewMut::on_host(pool.elements_mut::<u8>()), layout };
     let (keys, values) = (View::on_host(keys.elements::<T>()), View::on_host(values.elements::<T>()));
-    KvWrite { keys, values, slots: Slots::on_host(slots), cache }.launch(stream).expect("kv_write");
+    let copied = guarded(slots);
+    KvWrite { keys, values, slots: on_device(slots, &copied), cache }.launch(stream).expect("kv_write");
     pool.elements::<u8>().to_vec()
 }
 
@@ -114,7 +113,7 @@ fn a_slot_past_the_pool_is_refused() {
         slots: Slots::on_host(&[32]),
         cache: KvPoolMut { pool, layout: &layout },
     };
-    let error = write.launch(&mut Stream::emu(Order::Forward)).expect_err("slot 32 of 32");
+    let error = write.launch(&mut stream(Order::Forward)).expect_err("slot 32 of 32");
     assert_eq!(
         error,
         KernelError::Value { argument: "slots", expected: "below 32".into(), found: "32".into() }
@@ -126,16 +125,16 @@ fn offsets_pass_two_to_the_31() {
     // 140,000 blocks of 16 tokens, one head of 512: over 2^31 elements of keys and values. Untouched pages cost nothing.
     let layout = KvLayout::packed(Dtype::Bf16, 140_000, 16, 1, 512);
     assert!(layout.pool_bytes() / 2 > 1 << 31);
-    let mut pool = GuardedMemory::new(layout.pool_bytes()).expect("memory");
+    let mut pool = Memory::new(layout.pool_bytes());
     let slot = 139_999 * 16 + 15;
     let rows = guarded(&Random(1).elements::<bf16>(512, 1.0));
     KvWrite {
         keys: View::on_host(rows.elements::<bf16>()),
         values: View::on_host(rows.elements::<bf16>()),
-        slots: Slots::on_host(&[slot]),
+        slots: on_device(&[slot], &guarded(&[slot])),
         cache: KvPoolMut { pool: ViewMut::on_host(pool.elements_mut::<u8>()), layout: &layout },
     }
-    .launch(&mut Stream::emu(Order::Forward))
+    .launch(&mut stream(Order::Forward))
     .expect("kv_write");
     let stored = pool.elements::<bf16>();
     assert_eq!(&stored[stored.len() - 512..], rows.elements::<bf16>());

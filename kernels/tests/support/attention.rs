@@ -1,10 +1,10 @@
 //! Sequences in a pool, their attention by the kernels, in float64, and plainly in the element type.
-use super::{Float, Random, guarded, unwritten};
+use super::device::{Memory, Order, stream};
+use super::{Float, Random, guarded, slots as slots_on_device, unwritten};
 use half::{bf16, f16};
 use longwick_kernels::{
     AttentionPlan, AttentionSequence, AttentionShape, Dtype, KvLayout, KvPool, KvPoolMut, KvWrite,
-    PagedAttention, PlanView, Slots, Stream, View, ViewMut,
-    emu::{GuardedMemory, Order},
+    PagedAttention, PlanView, Stream, View, ViewMut,
 };
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ pub struct Case {
 pub struct World<T> {
     pub case: Case,
     layout: KvLayout,
-    pool: GuardedMemory,
+    pool: Memory,
     tables: Vec<Vec<u32>>,
     /// Of each sequence: `[context, q_heads, head_dim]`.
     queries: Vec<Vec<T>>,
@@ -63,7 +63,7 @@ impl<T: Float> World<T> {
             tables.push(table);
         }
         let layout = KvLayout::packed(case.cached, num_blocks, case.block_size, case.kv_heads, case.head_dim);
-        let mut pool = GuardedMemory::new(layout.pool_bytes()).expect("memory");
+        let mut pool = Memory::new(layout.pool_bytes());
         pool.elements_mut::<u8>()[unused * layout.block_stride..].fill(0xff);
         let row = case.kv_heads * case.group * case.head_dim;
         let queries = case.contexts.iter().map(|context| random.elements(context * row, 1.5)).collect();
@@ -88,13 +88,15 @@ impl<T: Float> World<T> {
         let elements = slots.len() * case.kv_heads * case.head_dim;
         let keys = guarded(&random.elements::<T>(elements, 1.5));
         let values = guarded(&random.elements::<T>(elements, 1.0));
+        let copied = guarded(&slots);
+        let slots = slots_on_device(&slots, &copied);
         KvWrite {
             keys: View::on_host(keys.elements::<T>()),
             values: View::on_host(values.elements::<T>()),
-            slots: Slots::on_host(&slots),
+            slots,
             cache: KvPoolMut { pool: ViewMut::on_host(self.pool.elements_mut::<u8>()), layout: &self.layout },
         }
-        .launch(&mut Stream::emu(Order::Forward))
+        .launch(&mut stream(Order::Forward))
         .expect("kv_write");
     }
 
@@ -136,10 +138,12 @@ impl<T: Float> World<T> {
         let mut out = unwritten::<T>(queries.len());
         let mut log_sum_exp = unwritten::<f32>(plan.num_tokens() * q_heads);
         let mut workspace = unwritten::<f32>(plan.workspace_len());
+        let words = guarded(plan.words());
         PagedAttention {
             q: View::on_host(q.elements::<T>()),
             cache: KvPool { pool: View::on_host(self.pool.elements::<u8>()), layout: &self.layout },
-            plan: PlanView::on_host(&plan),
+            // SAFETY: the copy stays as it is until the launch is done.
+            plan: unsafe { PlanView::copied(&plan, View::on_host(words.elements::<u32>())) },
             scale: self.scale,
             soft_cap: case.soft_cap,
             sinks: case.has_sinks.then(|| View::on_host(sinks.elements::<f32>())),

@@ -1,12 +1,11 @@
 //! What kernel tests share: numbers, element types, and how an error is judged.
 #![allow(dead_code)]
 pub mod attention;
+pub mod device;
 
+use device::{Memory, Order};
 use half::{bf16, f16};
-use longwick_kernels::{
-    Element, Stream,
-    emu::{GuardedMemory, Order},
-};
+use longwick_kernels::{Element, Slots, Stream, View};
 
 /// An activation's type.
 pub trait Float: Element + PartialEq + std::fmt::Debug {
@@ -78,19 +77,25 @@ impl Random {
     }
 }
 
-/// Guarded memory with these elements.
-pub fn guarded<T: Element>(elements: &[T]) -> GuardedMemory {
-    GuardedMemory::copy_of(elements).expect("memory")
+/// Memory of the device under test with these elements; on the emulator, guarded.
+pub fn guarded<T: Element>(elements: &[T]) -> Memory {
+    Memory::copy_of(elements)
 }
 
-/// Guarded memory for so many elements, filled with NaN, so that an element left unwritten shows.
-pub fn unwritten<T: Float>(count: usize) -> GuardedMemory {
+/// Memory for so many elements, filled with NaN, so that an element left unwritten shows.
+pub fn unwritten<T: Float>(count: usize) -> Memory {
     guarded(&vec![T::of(f32::NAN); count])
+}
+
+/// Slots, and the device's copy of them.
+pub fn slots<'a>(host: &'a [u64], device: &'a Memory) -> Slots<'a> {
+    // SAFETY: both borrows last until the launch is done, and nothing writes to them meanwhile.
+    unsafe { Slots::copied(host, View::on_host(device.elements::<u64>())) }
 }
 
 /// Runs in every order; the results must agree bit for bit.
 pub fn in_every_order<T: Float>(run: impl Fn(&mut Stream) -> Vec<T>) -> Vec<T> {
-    let mut results = Order::ALL.map(|order| run(&mut Stream::emu(order))).into_iter();
+    let mut results = Order::ALL.map(|order| run(&mut device::stream(order))).into_iter();
     let first = results.next().expect("an order");
     for other in results {
         assert!(first.iter().map(|x| x.bits()).eq(other.iter().map(|x| x.bits())), "orders disagree");
