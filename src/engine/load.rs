@@ -175,7 +175,7 @@ impl Engine {
     /// What the model and its cache hold in memory.
     pub fn memory(&self) -> MemoryReport {
         let (blocks, slots) = (self.cache.usage().total, self.cache.slot_usage().total);
-        MemoryReport::new(self.model.weight_bytes(), self.cache.plan(), blocks, slots)
+        MemoryReport::new(self.model.weight_placement(), self.cache.plan(), blocks, slots)
     }
 
     /// The pool's counters.

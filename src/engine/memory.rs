@@ -2,12 +2,15 @@
 
 use super::{EngineError, EngineOptions};
 use crate::kv::KvPlan;
+use crate::model::WeightPlacement;
 
 /// What a loaded model holds in memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryReport {
-    /// Packed weights.
+    /// Weights in memory: packed matrices, and vectors in f32.
     pub weights: usize,
+    /// Tables that stay in their mapped files; the system keeps of them the pages in use.
+    pub mapped_weights: usize,
     /// Bytes of the KV pool; the system lends them as blocks are first used.
     pub kv_pool: usize,
     /// Blocks in the pool.
@@ -20,7 +23,7 @@ pub struct MemoryReport {
     pub kv_bytes_per_token_past_windows: usize,
     /// State slots for recurrent layers; the system lends their memory as they are first used.
     pub state_slots: usize,
-    /// Bytes of a state slot; a sequence takes two, a snapshot one.
+    /// Bytes of a state slot; a sequence takes three at most, a snapshot one.
     pub state_slot_bytes: usize,
 }
 
@@ -28,10 +31,11 @@ pub struct MemoryReport {
 const DEFAULT_SNAPSHOTS: usize = 64;
 
 impl MemoryReport {
-    pub(super) fn new(weights: usize, plan: &KvPlan, blocks: usize, state_slots: usize) -> Self {
+    pub(super) fn new(weights: WeightPlacement, plan: &KvPlan, blocks: usize, state_slots: usize) -> Self {
         let (past_windows, all) = plan.bytes_per_token();
         Self {
-            weights,
+            weights: weights.in_memory(),
+            mapped_weights: weights.mapped,
             kv_pool: plan.page_bytes * blocks,
             kv_blocks: blocks,
             block_size: plan.block_size,
@@ -57,6 +61,9 @@ impl std::fmt::Display for MemoryReport {
         )?;
         if self.kv_bytes_per_token_past_windows != self.kv_bytes_per_token {
             write!(formatter, " ({} past the windows)", self.kv_bytes_per_token_past_windows)?;
+        }
+        if self.mapped_weights > 0 {
+            write!(formatter, "; tables of {:.0} MiB in their mapped files", mib(self.mapped_weights))?;
         }
         if self.state_slots > 0 {
             let (slots, slot) = (self.state_slots, mib(self.state_slot_bytes));

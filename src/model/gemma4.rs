@@ -32,11 +32,6 @@ impl Block for Gemma4Block {
         }
         Ok(ops::scale(context.backend, &x, self.scalar)?)
     }
-
-    fn packed_bytes(&self) -> usize {
-        let input = self.per_layer_input.as_ref().map_or(0, PerLayerInput::packed_bytes);
-        self.sandwich.packed_bytes() + input
-    }
 }
 
 /// What all layers' inputs share.
@@ -116,10 +111,6 @@ impl PerLayerInput {
         let looked_up = ops::scale(backend, &looked_up, self.table_scale)?;
         let sum = ops::add(backend, &projected, &looked_up)?;
         Ok(ops::scale(backend, &sum, std::f32::consts::FRAC_1_SQRT_2)?)
-    }
-
-    fn packed_bytes(&self) -> usize {
-        self.projection.packed_bytes() + self.gate.packed_bytes() + self.out.packed_bytes()
     }
 }
 

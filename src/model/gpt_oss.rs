@@ -59,17 +59,13 @@ fn published_gates_and_ups(
 ) -> Result<(Vec<Linear>, Vec<Linear>), ModelError> {
     let (hidden, inner, count) =
         (loader.config.hidden_size, settings.intermediate_size, settings.num_experts);
-    let biases = loader.stacked_vectors(&format!("{prefix}.gate_up_proj_bias"), count, 2 * inner)?;
-    let mut half = |first: usize| -> Result<Vec<Linear>, ModelError> {
+    let [gate_biases, up_biases] =
+        loader.alternating_vectors(&format!("{prefix}.gate_up_proj_bias"), count, inner)?;
+    let mut half = |first: usize| {
         let rows = (first..2 * inner).step_by(2);
-        let weights =
-            loader.mxfp4_matrices(&format!("{prefix}.gate_up_proj"), [count, 2 * inner, hidden], rows)?;
-        let every_second =
-            |bias: &Tensor| bias.reshape((inner, 2))?.narrow(1, first, 1)?.contiguous()?.reshape(inner);
-        let biases = biases.iter().map(every_second).collect::<Result<Vec<_>, _>>()?;
-        Ok(linears(weights, biases))
+        loader.mxfp4_matrices(&format!("{prefix}.gate_up_proj"), [count, 2 * inner, hidden], rows)
     };
-    Ok((half(0)?, half(1)?))
+    Ok((linears(half(0)?, gate_biases), linears(half(1)?, up_biases)))
 }
 
 fn published_downs(

@@ -1,10 +1,12 @@
-//! [`load_model`]: from opened weights to a model.
+//! [`load_model`]: from opened weights to a model; [`measure_model`]: what it would take.
 
 use super::config::{Family, ModelConfig};
 use super::layers::LayerLoader;
-use super::{CausalLm, ModelError, gemma3, gemma4, gpt_oss, llama, qwen3, qwen3_5, qwen3_moe};
+use super::{
+    CausalLm, ModelError, WeightPlacement, gemma3, gemma4, gpt_oss, llama, qwen3, qwen3_5, qwen3_moe,
+};
 use crate::ops::Backend;
-use crate::weights::Weights;
+use crate::weights::{TensorHeads, Weights};
 
 /// Loads the model that `weights` hold. `progress(loaded, total)` counts bytes on disk.
 ///
@@ -16,14 +18,30 @@ pub fn load_model(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Box<dyn CausalLm>, ModelError> {
     let config = ModelConfig::from_weights(weights)?;
-    let mut loader = LayerLoader::new(backend, &config, weights, progress);
-    match config.family {
-        Family::Llama => llama::load(&mut loader),
-        Family::Qwen3 => qwen3::load(&mut loader),
-        Family::Qwen3Moe => qwen3_moe::load(&mut loader),
-        Family::Qwen3_5 => qwen3_5::load(&mut loader),
-        Family::GptOss => gpt_oss::load(&mut loader),
-        Family::Gemma3 => gemma3::load(&mut loader),
-        Family::Gemma4 => gemma4::load(&mut loader),
+    load(&mut LayerLoader::new(backend, &config, weights, progress))
+}
+
+/// Where the weights of a model would lie, from its config and its tensors' heads alone: the family's own code asks for
+/// each tensor, and nothing is read.
+///
+/// # Errors
+/// As [`load_model`].
+pub fn measure_model(
+    config: &ModelConfig,
+    heads: &dyn TensorHeads,
+    backend: &Backend,
+) -> Result<WeightPlacement, ModelError> {
+    Ok(load(&mut LayerLoader::measuring(backend, config, heads))?.weight_placement())
+}
+
+fn load(loader: &mut LayerLoader<'_>) -> Result<Box<dyn CausalLm>, ModelError> {
+    match loader.config.family {
+        Family::Llama => llama::load(loader),
+        Family::Qwen3 => qwen3::load(loader),
+        Family::Qwen3Moe => qwen3_moe::load(loader),
+        Family::Qwen3_5 => qwen3_5::load(loader),
+        Family::GptOss => gpt_oss::load(loader),
+        Family::Gemma3 => gemma3::load(loader),
+        Family::Gemma4 => gemma4::load(loader),
     }
 }

@@ -14,8 +14,11 @@ mod qwen3_5;
 mod qwen3_moe;
 
 pub use batch::{ForwardBatch, GroupBatch, SequenceTable};
-pub use config::{Activation, ExpertSettings, Family, ModelConfig, RecurrentSettings, RopeSettings};
-pub use load::load_model;
+pub use config::{
+    Activation, ExpertSettings, Family, HeadSource, ModelConfig, RecurrentSettings, RopeSettings,
+};
+pub use layers::WeightPlacement;
+pub use load::{load_model, measure_model};
 
 use crate::kv::{KvPlan, LayerKv};
 use crate::ops::{KvArena, OpError};
@@ -32,8 +35,8 @@ pub trait CausalLm: Send {
         self.config().layer_kv()
     }
 
-    /// Bytes of weights held in memory.
-    fn weight_bytes(&self) -> usize;
+    /// Where its weights lie.
+    fn weight_placement(&self) -> WeightPlacement;
 
     /// Computes a packed batch: writes every token's keys and values, and returns the final hidden states
     /// (after the last norm) of the batch's `output_rows`.

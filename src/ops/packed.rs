@@ -20,9 +20,27 @@ pub struct PackedMatrix {
     dtype: WeightDtype,
     out_features: usize,
     in_features: usize,
+    layout: PackedLayout,
+    /// `None` for a matrix that was only measured.
+    data: Option<MmapMut>,
+}
+
+/// What the panels of a matrix take.
+#[derive(Clone, Copy)]
+struct PackedLayout {
     padded_in: usize,
     panel_bytes: usize,
-    data: MmapMut,
+    bytes: usize,
+}
+
+impl PackedLayout {
+    /// `None` where the size overflows the address space.
+    fn new<F: PanelFormat>(out_features: usize, in_features: usize) -> Option<Self> {
+        let blocks = in_features.div_ceil(F::BLOCK);
+        let panel_bytes = blocks.checked_mul(F::PANEL_BYTES)?;
+        let bytes = panel_bytes.checked_mul(out_features.div_ceil(LANES))?;
+        Some(Self { padded_in: blocks * F::BLOCK, panel_bytes, bytes })
+    }
 }
 
 impl PackedMatrix {
@@ -38,14 +56,12 @@ impl PackedMatrix {
 
     fn pack_as<F: PanelFormat>(cpu: &CpuBackend, tensor: &TensorView<'_>) -> Result<Self, OpError> {
         let (out_features, in_features, row_bytes) = file_layout::<F>(tensor)?;
-        let blocks = in_features.div_ceil(F::BLOCK);
-        let panels = out_features.div_ceil(LANES);
         let too_large = || refuse(tensor, "the packed size overflows the address space".to_owned());
-        let panel_bytes = blocks.checked_mul(F::PANEL_BYTES).ok_or_else(too_large)?;
-        let bytes = panel_bytes.checked_mul(panels).ok_or_else(too_large)?;
-        let mut data = reserve(bytes)?;
+        let layout = PackedLayout::new::<F>(out_features, in_features).ok_or_else(too_large)?;
+        let panel_bytes = layout.panel_bytes;
+        let mut data = reserve(layout.bytes)?;
         let out = SharedOutput::new(&mut data);
-        cpu.for_each(panels, 1, |range| {
+        cpu.for_each(out_features.div_ceil(LANES), 1, |range| {
             for panel in range {
                 // SAFETY: each panel is handed out once, and panels do not overlap.
                 let out = unsafe { out.slice(panel * panel_bytes..(panel + 1) * panel_bytes) };
@@ -53,8 +69,31 @@ impl PackedMatrix {
                 pack_panel::<F>(&tensor.data[rows.start * row_bytes..rows.end * row_bytes], row_bytes, out);
             }
         });
-        let padded_in = blocks * F::BLOCK;
-        Ok(Self { dtype: tensor.dtype, out_features, in_features, padded_in, panel_bytes, data })
+        Ok(Self { dtype: tensor.dtype, out_features, in_features, layout, data: Some(data) })
+    }
+
+    /// A `[out, in]` matrix of which the size alone is known, for planning: [`Self::packed_bytes`] is what packing it would
+    /// take. It has no elements, and operations must not read it.
+    ///
+    /// # Errors
+    /// [`OpError::Value`] where rows are not whole blocks, or the size overflows.
+    pub(crate) fn measured(
+        dtype: WeightDtype,
+        out_features: usize,
+        in_features: usize,
+    ) -> Result<Self, OpError> {
+        let refused = |expected: String| OpError::Value {
+            argument: "shape",
+            expected,
+            found: format!("[{out_features}, {in_features}]"),
+        };
+        let unit = dtype.block_elements();
+        if !in_features.is_multiple_of(unit) {
+            return Err(refused(format!("rows of whole {dtype} blocks of {unit}")));
+        }
+        let layout = with_format!(dtype, F => PackedLayout::new::<F>(out_features, in_features));
+        let layout = layout.ok_or_else(|| refused("a packed size in the address space".to_owned()))?;
+        Ok(Self { dtype, out_features, in_features, layout, data: None })
     }
 
     /// Rows of the file's tensor: output features.
@@ -69,7 +108,7 @@ impl PackedMatrix {
 
     /// Bytes held in memory.
     pub fn packed_bytes(&self) -> usize {
-        self.data.len()
+        self.layout.bytes
     }
 
     /// As the kernels see it.
@@ -77,9 +116,9 @@ impl PackedMatrix {
         Panels {
             dtype: self.dtype,
             out_features: self.out_features,
-            padded_in: self.padded_in,
-            panel_bytes: self.panel_bytes,
-            data: &self.data,
+            padded_in: self.layout.padded_in,
+            panel_bytes: self.layout.panel_bytes,
+            data: self.data.as_deref().unwrap_or_default(),
         }
     }
 }

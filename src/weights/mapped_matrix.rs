@@ -9,7 +9,8 @@ use super::{Weights, WeightsError, dtype::WeightDtype};
 /// that are used, and nothing is copied or packed beforehand. Clones share the map.
 #[derive(Clone)]
 pub struct MappedMatrix {
-    bytes: Arc<Mmap>,
+    /// `None` for a matrix that was only measured.
+    bytes: Option<Arc<Mmap>>,
     file: PathBuf,
     name: String,
     dtype: WeightDtype,
@@ -32,7 +33,7 @@ impl Weights {
         let file = &self.files[entry.file];
         let [rows, stride] = shape;
         Ok(MappedMatrix {
-            bytes: file.bytes.clone(),
+            bytes: Some(file.bytes.clone()),
             file: file.path.clone(),
             name: view.name.to_owned(),
             dtype: view.dtype,
@@ -50,9 +51,15 @@ impl MappedMatrix {
     pub(crate) fn of_bytes(bytes: &[u8], dtype: WeightDtype, [rows, stride]: [usize; 2]) -> Self {
         let mut map = memmap2::MmapMut::map_anon(bytes.len()).unwrap();
         map.copy_from_slice(bytes);
-        let bytes = Arc::new(map.make_read_only().unwrap());
+        let bytes = Some(Arc::new(map.make_read_only().unwrap()));
         let (file, name) = (PathBuf::from("matrix"), "matrix".to_owned());
         Self { bytes, file, name, dtype, rows, stride, columns: 0..stride, start: 0 }
+    }
+
+    /// A matrix of which the size alone is known, for planning: it has no rows to read.
+    pub(crate) fn measured(name: &str, dtype: WeightDtype, [rows, stride]: [usize; 2]) -> Self {
+        let (name, columns) = (name.to_owned(), 0..stride);
+        Self { bytes: None, file: PathBuf::new(), name, dtype, rows, stride, columns, start: 0 }
     }
 
     /// The name on disk.
@@ -108,13 +115,13 @@ impl MappedMatrix {
         Ok(Self { columns, ..self.clone() })
     }
 
-    /// The raw little-endian bytes of a row's shown elements; `None` past the last row.
+    /// The raw little-endian bytes of a row's shown elements; `None` past the last row, and where none was read.
     pub fn row(&self, row: usize) -> Option<&[u8]> {
         if row >= self.rows {
             return None;
         }
         let start = self.start + row * self.bytes_of(self.stride) + self.bytes_of(self.columns.start);
-        self.bytes.get(start..start + self.bytes_of(self.columns.len()))
+        self.bytes.as_ref()?.get(start..start + self.bytes_of(self.columns.len()))
     }
 
     /// Bytes of whole blocks.

@@ -7,6 +7,7 @@ mod dtype;
 mod error;
 pub mod fetch;
 pub mod gguf;
+mod heads;
 mod json;
 pub mod lock;
 pub mod manifest;
@@ -33,6 +34,7 @@ pub use self::{
     dtype::{Storage, TensorInfo, WeightDtype},
     error::WeightsError,
     gguf::GgufMetadata,
+    heads::{PublishedTensors, TensorHeads},
     mapped_matrix::MappedMatrix,
     mxfp4::Mxfp4Experts,
     names::Conventions,

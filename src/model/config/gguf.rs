@@ -1,6 +1,8 @@
 //! The GGUF dialect: keys under the architecture's name.
 
-use super::{Activation, ExpertSettings, Family, ModelConfig, RopeScaling, RopeSettings, Yarn, gguf_gemma4};
+use super::{
+    Activation, ExpertSettings, Family, HeadSource, ModelConfig, RopeScaling, RopeSettings, Yarn, gguf_gemma4,
+};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 use crate::weights::{GgufMetadata, Weights};
@@ -142,7 +144,7 @@ fn read_common(fields: &Fields<'_>, family: Family, weights: &Weights) -> Result
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: None,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
-        needs_head: false,
+        head: HeadSource::WhatThereIs,
         gemma4: None,
     })
 }

@@ -5,7 +5,8 @@
 
 use super::gguf::Fields;
 use super::{
-    Activation, Family, Gemma4Settings, KvHeads, ModelConfig, PerLayerInputs, RopeScaling, RopeSettings,
+    Activation, Family, Gemma4Settings, HeadSource, KvHeads, ModelConfig, PerLayerInputs, RopeScaling,
+    RopeSettings,
 };
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
@@ -65,7 +66,7 @@ pub(super) fn read(fields: &Fields<'_>, weights: &Weights) -> Result<ModelConfig
         embedding_scale: Some((hidden_size as f32).sqrt()),
         attention_soft_cap: None,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
-        needs_head: false,
+        head: HeadSource::WhatThereIs,
         gemma4: Some(Gemma4Settings {
             full_heads: KvHeads { kv_heads: full_kv_heads.unwrap_or(0), head_dim: full_head_dim },
             full_keys_are_values: full_keys_are_values(weights, &layer_windows[..own])?,

@@ -7,7 +7,7 @@ mod rope;
 use serde_json::Value;
 
 use super::gemma4::Gemma4Settings;
-use super::{Activation, Family, KvHeads, ModelConfig};
+use super::{Activation, Family, HeadSource, KvHeads, ModelConfig};
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
 
@@ -146,7 +146,11 @@ pub(super) fn read(config: &Value, file: &str) -> Result<ModelConfig, ModelError
         embedding_scale: gemma.then(|| (hidden_size as f32).sqrt()),
         attention_soft_cap: fields.float("attn_logit_softcapping")?,
         logit_soft_cap: fields.float("final_logit_softcapping")?,
-        needs_head: fields.get("tie_word_embeddings") == Some(&Value::Bool(false)),
+        head: match fields.get("tie_word_embeddings") {
+            Some(Value::Bool(false)) => HeadSource::Own,
+            Some(Value::Bool(true)) => HeadSource::Embedding,
+            _ => HeadSource::WhatThereIs,
+        },
         gemma4,
     })
 }

@@ -5,6 +5,7 @@ mod gemma4;
 mod gguf;
 mod gguf_gemma4;
 mod huggingface;
+mod manifest;
 mod recurrent;
 mod rope;
 
@@ -75,6 +76,17 @@ pub enum Activation {
     },
 }
 
+/// Which matrix projects to the vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadSource {
+    /// One of its own.
+    Own,
+    /// The embedding. Some checkpoints hold a copy of it under the head's name, which is left alone.
+    Embedding,
+    /// One of its own where the files have one, else the embedding.
+    WhatThereIs,
+}
+
 /// Shapes and settings of a decoder.
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
@@ -127,8 +139,8 @@ pub struct ModelConfig {
     pub attention_soft_cap: Option<f32>,
     /// Soft cap on logits.
     pub logit_soft_cap: Option<f32>,
-    /// Whether the vocabulary projection must be a matrix of its own; elsewhere it may be, and else the embedding is it.
-    pub needs_head: bool,
+    /// Which matrix projects to the vocabulary.
+    pub head: HeadSource,
     /// What Gemma 4 has beside all this.
     pub gemma4: Option<Gemma4Settings>,
 }

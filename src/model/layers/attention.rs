@@ -191,13 +191,6 @@ impl Attention {
         let angles = context.angles(rows, self.settings.window.is_some());
         Ok(ops::rope(context.backend, &x, angles, self.settings.rope_layout)?)
     }
-
-    /// Bytes held in memory.
-    pub fn packed_bytes(&self) -> usize {
-        let keys_and_values = self.keys_and_values.as_ref().map_or(0, KeysAndValues::packed_bytes);
-        let gate = self.gate_proj.as_ref().map_or(0, PackedMatrix::packed_bytes);
-        self.q_proj.packed_bytes() + gate + self.o_proj.packed_bytes() + keys_and_values
-    }
 }
 
 impl KeysAndValues {
@@ -222,10 +215,6 @@ impl KeysAndValues {
             },
             v_norm: gemma4.map(|_| RmsNorm::weightless(loader, dim)).transpose()?,
         })
-    }
-
-    fn packed_bytes(&self) -> usize {
-        self.k_proj.packed_bytes() + self.v_proj.as_ref().map_or(0, Linear::packed_bytes)
     }
 }
 

@@ -1,8 +1,8 @@
 //! [`Decoder`]: embedding, blocks, last norm and vocabulary projection.
 
-use super::{ForwardContext, LayerLoader, RmsNorm, Rows};
+use super::{ForwardContext, LayerLoader, RmsNorm, Rows, WeightPlacement};
 use crate::kv::KvPlan;
-use crate::model::{CausalLm, ForwardBatch, ModelConfig, ModelError};
+use crate::model::{CausalLm, ForwardBatch, HeadSource, ModelConfig, ModelError};
 use crate::ops::{self, Backend, KvArena, PackedMatrix};
 use candle_core::Tensor;
 use std::cmp::Ordering;
@@ -20,9 +20,6 @@ pub trait Block: Send {
         arena: &mut KvArena,
         rows: Rows,
     ) -> Result<Tensor, ModelError>;
-
-    /// Bytes of packed weights.
-    fn packed_bytes(&self) -> usize;
 }
 
 /// A decoder of equal blocks.
@@ -34,6 +31,7 @@ pub struct Decoder<B> {
     norm: RmsNorm,
     /// `None` where the embedding serves as the projection too.
     head: Option<PackedMatrix>,
+    placement: WeightPlacement,
 }
 
 impl<B: Block> Decoder<B> {
@@ -50,11 +48,14 @@ impl<B: Block> Decoder<B> {
         let embedding = loader.matrix("model.embed_tokens.weight", vocab, hidden)?;
         let blocks = (0..config.num_layers()).map(|layer| block(loader, layer)).collect::<Result<_, _>>()?;
         let norm = RmsNorm::load(loader, "model.norm.weight", hidden)?;
-        let head = match config.needs_head || loader.has("lm_head.weight")? {
-            true => Some(loader.matrix("lm_head.weight", vocab, hidden)?),
-            false => None,
+        let has_head = match config.head {
+            HeadSource::Own => true,
+            HeadSource::Embedding => false,
+            HeadSource::WhatThereIs => loader.has("lm_head.weight")?,
         };
-        Ok(Self { backend: loader.backend.clone(), config, embedding, blocks, norm, head })
+        let head = has_head.then(|| loader.matrix("lm_head.weight", vocab, hidden)).transpose()?;
+        let (backend, placement) = (loader.backend.clone(), loader.placement());
+        Ok(Self { backend, config, embedding, blocks, norm, head, placement })
     }
 }
 
@@ -63,10 +64,8 @@ impl<B: Block> CausalLm for Decoder<B> {
         &self.config
     }
 
-    fn weight_bytes(&self) -> usize {
-        let blocks: usize = self.blocks.iter().map(Block::packed_bytes).sum();
-        let head = self.head.as_ref().map_or(0, PackedMatrix::packed_bytes);
-        self.embedding.packed_bytes() + blocks + head
+    fn weight_placement(&self) -> WeightPlacement {
+        self.placement
     }
 
     fn forward(

@@ -63,10 +63,4 @@ impl ExpertMlp {
             .collect::<Result<Vec<_>, ModelError>>()?;
         Ok(ops::weighted_sum(backend, &routing, &outputs, self.hidden_size)?)
     }
-
-    /// Bytes held in memory.
-    pub fn packed_bytes(&self) -> usize {
-        let experts = self.experts.iter().flat_map(|expert| [&expert.gate, &expert.up, &expert.down]);
-        experts.chain([&self.router]).map(|linear| linear.packed_bytes()).sum()
-    }
 }

@@ -43,12 +43,4 @@ impl FeedForward {
             Self::Experts(experts) => experts.forward(backend, x),
         }
     }
-
-    /// Bytes held in memory.
-    pub fn packed_bytes(&self) -> usize {
-        match self {
-            Self::Dense(mlp) => mlp.packed_bytes(),
-            Self::Experts(experts) => experts.packed_bytes(),
-        }
-    }
 }

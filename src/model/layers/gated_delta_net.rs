@@ -104,12 +104,4 @@ impl GatedDeltaNet {
         };
         Ok(context.plan.states.as_ref().ok_or_else(refused)?)
     }
-
-    /// Bytes held in memory.
-    pub fn packed_bytes(&self) -> usize {
-        [&self.qkv_proj, &self.gate_proj, &self.beta_proj, &self.decay_proj, &self.out_proj]
-            .into_iter()
-            .map(PackedMatrix::packed_bytes)
-            .sum()
-    }
 }

@@ -1,22 +1,52 @@
 //! [`LayerLoader`]: tensors by name into packed weights.
 
+mod placement;
+mod stacked;
+
+pub use placement::WeightPlacement;
+
 use super::Linear;
 use crate::model::{ModelConfig, ModelError};
 use crate::ops::{self, Backend, PackedMatrix};
-use crate::weights::{MappedMatrix, Mxfp4Experts, TensorView, WeightDtype, Weights};
+use crate::weights::{MappedMatrix, TensorHeads, TensorView, WeightDtype, Weights};
 use candle_core::Tensor;
 use std::ops::Range;
 
-/// Reads tensors of opened weights, checks their shapes, packs them for the backend, and reports progress.
+/// Where tensors come from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// Opened files: tensors are packed.
+    Files(&'a Weights),
+    /// Heads alone: tensors are measured. What is then loaded has the sizes of a model and none of its elements.
+    Heads(&'a dyn TensorHeads),
+}
+
+/// Reads tensors of opened weights, checks their shapes, packs them for the backend, and reports progress. It keeps account
+/// of where the weights lie, and can do that alone.
 pub struct LayerLoader<'a> {
     /// Where operations run.
     pub backend: &'a Backend,
     /// The model's shapes.
     pub config: &'a ModelConfig,
-    weights: &'a Weights,
-    progress: &'a mut dyn FnMut(u64, u64),
+    source: Source<'a>,
+    progress: Progress<'a>,
+    placement: WeightPlacement,
+}
+
+/// Bytes on disk that were loaded, and who is told of them.
+struct Progress<'a> {
+    report: Option<&'a mut dyn FnMut(u64, u64)>,
     loaded_bytes: u64,
     total_bytes: u64,
+}
+
+impl Progress<'_> {
+    fn advance(&mut self, bytes: usize) {
+        self.loaded_bytes += bytes as u64;
+        if let Some(report) = &mut self.report {
+            report(self.loaded_bytes, self.total_bytes.max(self.loaded_bytes));
+        }
+    }
 }
 
 impl<'a> LayerLoader<'a> {
@@ -27,8 +57,50 @@ impl<'a> LayerLoader<'a> {
         weights: &'a Weights,
         progress: &'a mut dyn FnMut(u64, u64),
     ) -> Self {
-        let total_bytes = weights.total_bytes();
-        Self { backend, config, weights, progress, loaded_bytes: 0, total_bytes }
+        let progress =
+            Progress { report: Some(progress), loaded_bytes: 0, total_bytes: weights.total_bytes() };
+        let placement = WeightPlacement::default();
+        Self { backend, config, source: Source::Files(weights), progress, placement }
+    }
+
+    /// A loader that measures: what it loads has the sizes that `heads` say, and no elements. Operations must not read it.
+    pub(in crate::model) fn measuring(
+        backend: &'a Backend,
+        config: &'a ModelConfig,
+        heads: &'a dyn TensorHeads,
+    ) -> Self {
+        let progress = Progress { report: None, loaded_bytes: 0, total_bytes: 0 };
+        Self {
+            backend,
+            config,
+            source: Source::Heads(heads),
+            progress,
+            placement: WeightPlacement::default(),
+        }
+    }
+
+    /// Where all that was loaded so far lies.
+    pub fn placement(&self) -> WeightPlacement {
+        self.placement
+    }
+
+    /// Packs a matrix.
+    fn pack(&mut self, tensor: &TensorView<'_>) -> Result<PackedMatrix, ModelError> {
+        let packed = PackedMatrix::pack(self.backend, tensor)?;
+        self.placement.add_packed(&packed);
+        Ok(packed)
+    }
+
+    /// Measures what [`Self::pack`] would give.
+    fn measure(
+        &mut self,
+        dtype: WeightDtype,
+        rows: usize,
+        columns: usize,
+    ) -> Result<PackedMatrix, ModelError> {
+        let measured = PackedMatrix::measured(dtype, rows, columns)?;
+        self.placement.add_packed(&measured);
+        Ok(measured)
     }
 
     /// The matrix `[out_features, in_features]` of this name.
@@ -41,9 +113,16 @@ impl<'a> LayerLoader<'a> {
         out_features: usize,
         in_features: usize,
     ) -> Result<PackedMatrix, ModelError> {
-        let tensor = self.weights.require(name, &[out_features, in_features])?;
-        let packed = PackedMatrix::pack(self.backend, &tensor)?;
-        self.advance(tensor.data.len());
+        let shape = [out_features, in_features];
+        let weights = match self.source {
+            Source::Files(weights) => weights,
+            Source::Heads(heads) => {
+                return self.measure(heads.expect(name, &shape)?, out_features, in_features);
+            }
+        };
+        let tensor = weights.require(name, &shape)?;
+        let packed = self.pack(&tensor)?;
+        self.progress.advance(tensor.data.len());
         Ok(packed)
     }
 
@@ -57,12 +136,16 @@ impl<'a> LayerLoader<'a> {
         shape: [usize; 2],
         rows: Range<usize>,
     ) -> Result<PackedMatrix, ModelError> {
-        let tensor = self.weights.require(name, &shape)?;
+        let weights = match self.source {
+            Source::Files(weights) => weights,
+            Source::Heads(heads) => return self.measure(heads.expect(name, &shape)?, rows.len(), shape[1]),
+        };
+        let tensor = weights.require(name, &shape)?;
         let row_bytes = tensor.data.len() / shape[0].max(1);
         let data = tensor.data.get(rows.start * row_bytes..rows.end * row_bytes).unwrap_or_default();
         let tensor = TensorView { shape: vec![rows.len(), shape[1]], data, ..tensor };
-        let packed = PackedMatrix::pack(self.backend, &tensor)?;
-        self.advance(tensor.data.len());
+        let packed = self.pack(&tensor)?;
+        self.progress.advance(tensor.data.len());
         Ok(packed)
     }
 
@@ -71,8 +154,12 @@ impl<'a> LayerLoader<'a> {
     /// # Errors
     /// [`ModelError::Weights`] where it is missing or has another shape.
     pub fn mapped_matrix(&mut self, name: &str, shape: [usize; 2]) -> Result<MappedMatrix, ModelError> {
-        let matrix = self.weights.mapped_matrix(name, shape)?;
-        self.advance(matrix.file_bytes());
+        let matrix = match self.source {
+            Source::Files(weights) => weights.mapped_matrix(name, shape)?,
+            Source::Heads(heads) => MappedMatrix::measured(name, heads.expect(name, &shape)?, shape),
+        };
+        self.placement.add_mapped(&matrix);
+        self.progress.advance(matrix.file_bytes());
         Ok(matrix)
     }
 
@@ -82,53 +169,6 @@ impl<'a> LayerLoader<'a> {
     /// [`ModelError::Weights`] where it is missing or has another shape.
     pub fn scalar(&mut self, name: &str) -> Result<f32, ModelError> {
         Ok(self.vector(name, 1, 0.0)?.reshape(())?.to_scalar()?)
-    }
-
-    /// The `count` matrices that the tensor `[count, out_features, in_features]` of this name holds.
-    ///
-    /// # Errors
-    /// [`ModelError::Weights`] where it is missing or has another shape.
-    pub fn stacked_matrices(
-        &mut self,
-        name: &str,
-        count: usize,
-        out_features: usize,
-        in_features: usize,
-    ) -> Result<Vec<PackedMatrix>, ModelError> {
-        let tensor = self.weights.require(name, &[count, out_features, in_features])?;
-        // The file's reader checked that the bytes are those of the shape, so each matrix is an equal share of them.
-        let bytes = tensor.data.len() / count;
-        let mut matrices = Vec::with_capacity(count);
-        for data in tensor.data.chunks_exact(bytes.max(1)) {
-            let matrix = TensorView { shape: vec![out_features, in_features], data, ..tensor.clone() };
-            matrices.push(PackedMatrix::pack(self.backend, &matrix)?);
-            self.advance(bytes);
-        }
-        Ok(matrices)
-    }
-
-    /// As [`Self::stacked_matrices`], of the published MXFP4 tensors `<name>_blocks` and `<name>_scales`, which stay packed:
-    /// the named `rows` of each of the `[count, out_features, in_features]` matrices.
-    ///
-    /// # Errors
-    /// [`ModelError::Weights`] where one is missing or has another shape or dtype.
-    pub fn mxfp4_matrices(
-        &mut self,
-        name: &str,
-        [count, out_features, in_features]: [usize; 3],
-        rows: impl Iterator<Item = usize> + Clone,
-    ) -> Result<Vec<PackedMatrix>, ModelError> {
-        let experts = Mxfp4Experts::find(self.weights, name, count, out_features, in_features)?;
-        let shape = [rows.clone().count(), in_features];
-        let mut matrices = Vec::with_capacity(count);
-        for expert in 0..count {
-            let data = experts.rows(expert, rows.clone());
-            let dtype = WeightDtype::Mxfp4;
-            let matrix = TensorView { name, dtype, shape: shape.to_vec(), data: &data };
-            matrices.push(PackedMatrix::pack(self.backend, &matrix)?);
-            self.advance(data.len());
-        }
-        Ok(matrices)
     }
 
     /// `<prefix>.weight` of shape `[out_features, in_features]` and, where `is_biased`, `<prefix>.bias`.
@@ -150,64 +190,26 @@ impl<'a> LayerLoader<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// The `count` vectors that the tensor `[count, size]` of this name holds.
-    ///
-    /// # Errors
-    /// [`ModelError::Weights`] where it is missing or has another shape.
-    pub fn stacked_vectors(
-        &mut self,
-        name: &str,
-        count: usize,
-        size: usize,
-    ) -> Result<Vec<Tensor>, ModelError> {
-        let tensor = self.weights.require(name, &[count, size])?;
-        let bytes = tensor.data.len() / count;
-        let mut vectors = Vec::with_capacity(count);
-        for data in tensor.data.chunks_exact(bytes.max(1)) {
-            let vector = TensorView { shape: vec![size], data, ..tensor.clone() };
-            vectors.push(ops::vector(self.backend, &vector, 0.0)?);
-        }
-        self.advance(tensor.data.len());
-        Ok(vectors)
-    }
-
-    /// Two matrices `[groups * rows, in_features]` that share the tensor `[groups * 2 * rows, in_features]` of this name:
-    /// `rows` rows of the one, then as many of the other, in each group.
-    ///
-    /// # Errors
-    /// [`ModelError::Weights`] where it is missing or has another shape.
-    pub fn interleaved_matrices(
-        &mut self,
-        name: &str,
-        groups: usize,
-        rows: usize,
-        in_features: usize,
-    ) -> Result<[PackedMatrix; 2], ModelError> {
-        let tensor = self.weights.require(name, &[groups * 2 * rows, in_features])?;
-        // Rows are whole blocks of equal size in every dtype, so a share of the rows is that share of the bytes.
-        let share = tensor.data.len() / (2 * groups);
-        let part = |first: usize| -> Result<PackedMatrix, ModelError> {
-            let data: Vec<u8> =
-                tensor.data.chunks_exact(share.max(1)).skip(first).step_by(2).flatten().copied().collect();
-            let shape = vec![groups * rows, in_features];
-            Ok(PackedMatrix::pack(self.backend, &TensorView { shape, data: &data, ..tensor.clone() })?)
-        };
-        let parts = [part(0)?, part(1)?];
-        self.advance(tensor.data.len());
-        Ok(parts)
-    }
-
     /// The depthwise convolution `[channels, 1, kernel]` of this name, transposed: `[kernel, channels]` in f32.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where it is missing or has another shape.
     pub fn convolution(&mut self, name: &str, channels: usize, kernel: usize) -> Result<Tensor, ModelError> {
-        let tensor = self.weights.require(name, &[channels, 1, kernel])?;
+        let shape = [channels, 1, kernel];
+        self.placement.add_vector(channels * kernel);
+        let weights = match self.source {
+            Source::Files(weights) => weights,
+            Source::Heads(heads) => {
+                heads.expect(name, &shape)?;
+                return placement::unread(self.backend, &[kernel, channels]);
+            }
+        };
+        let tensor = weights.require(name, &shape)?;
         let matrix = TensorView { shape: vec![channels, kernel], ..tensor.clone() };
         let matrix = PackedMatrix::pack(self.backend, &matrix)?;
         let rows: Vec<u32> = (0..channels as u32).collect();
         let weight = ops::embedding(self.backend, &matrix, &rows)?.t()?.contiguous()?;
-        self.advance(tensor.data.len());
+        self.progress.advance(tensor.data.len());
         Ok(weight)
     }
 
@@ -216,9 +218,17 @@ impl<'a> LayerLoader<'a> {
     /// # Errors
     /// [`ModelError::Weights`] where it is missing or has another shape.
     pub fn vector(&mut self, name: &str, size: usize, offset: f32) -> Result<Tensor, ModelError> {
-        let tensor = self.weights.require(name, &[size])?;
+        self.placement.add_vector(size);
+        let weights = match self.source {
+            Source::Files(weights) => weights,
+            Source::Heads(heads) => {
+                heads.expect(name, &[size])?;
+                return placement::unread(self.backend, &[size]);
+            }
+        };
+        let tensor = weights.require(name, &[size])?;
         let vector = ops::vector(self.backend, &tensor, offset)?;
-        self.advance(tensor.data.len());
+        self.progress.advance(tensor.data.len());
         Ok(vector)
     }
 
@@ -227,11 +237,10 @@ impl<'a> LayerLoader<'a> {
     /// # Errors
     /// [`ModelError::Weights`] where its entry is damaged.
     pub fn has(&self, name: &str) -> Result<bool, ModelError> {
-        Ok(self.weights.get(name)?.is_some())
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.loaded_bytes += bytes as u64;
-        (self.progress)(self.loaded_bytes, self.total_bytes.max(self.loaded_bytes));
+        let found = match self.source {
+            Source::Files(weights) => weights.get(name)?.map(|tensor| tensor.dtype),
+            Source::Heads(heads) => heads.find(name)?,
+        };
+        Ok(found.is_some())
     }
 }

@@ -48,11 +48,4 @@ impl Mixer {
             Self::GatedDeltaNet(net) => net.forward(x, context, arena, rows),
         }
     }
-
-    pub(super) fn packed_bytes(&self) -> usize {
-        match self {
-            Self::Attention(attention) => attention.packed_bytes(),
-            Self::GatedDeltaNet(net) => net.packed_bytes(),
-        }
-    }
 }

@@ -52,9 +52,4 @@ impl GatedMlp {
         let inner = self.activation.gate(backend, &gate, &up)?;
         Ok(ops::linear(backend, &inner, &self.down, None)?)
     }
-
-    /// Bytes held in memory.
-    pub fn packed_bytes(&self) -> usize {
-        self.gate.packed_bytes() + self.up.packed_bytes() + self.down.packed_bytes()
-    }
 }

@@ -21,7 +21,7 @@ pub use experts::{Expert, ExpertMlp};
 pub use feed_forward::FeedForward;
 pub use gated_delta_net::GatedDeltaNet;
 pub use linear::Linear;
-pub use loader::LayerLoader;
+pub use loader::{LayerLoader, WeightPlacement};
 pub use mlp::GatedMlp;
 pub use norm::RmsNorm;
 pub use pre_norm_block::PreNormBlock;

@@ -71,8 +71,4 @@ impl Block for PreNormBlock {
         let normed = self.post_attention_norm.forward(backend, &residual)?;
         Ok(ops::add(backend, &residual, &self.feed_forward.forward(backend, &normed)?)?)
     }
-
-    fn packed_bytes(&self) -> usize {
-        self.mixer.packed_bytes() + self.feed_forward.packed_bytes()
-    }
 }

@@ -59,8 +59,4 @@ impl Block for SandwichBlock {
         let fed = self.post_feedforward_norm.forward(backend, &fed)?;
         Ok(ops::add(backend, &residual, &fed)?)
     }
-
-    fn packed_bytes(&self) -> usize {
-        self.attention.packed_bytes() + self.mlp.packed_bytes()
-    }
 }
