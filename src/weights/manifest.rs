@@ -6,38 +6,60 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+mod published;
+mod shapes;
+
 use serde::{Deserialize, Serialize};
+
+pub use published::{DtypeException, PublishedWeights, RopeExtension};
+pub use shapes::Shapes;
 
 use super::fetch::FetchError;
 
 const BUILT_IN: &[(&str, &str)] = &[
-    ("models/smollm2-135m.toml", include_str!("../../models/smollm2-135m.toml")),
-    ("models/gemma3-270m.toml", include_str!("../../models/gemma3-270m.toml")),
-    ("models/gemma3-270m-it.toml", include_str!("../../models/gemma3-270m-it.toml")),
-    ("models/gemma3-1b-it.toml", include_str!("../../models/gemma3-1b-it.toml")),
-    ("models/gemma3-4b-it.toml", include_str!("../../models/gemma3-4b-it.toml")),
+    ("models/all-minilm-l6-v2.toml", include_str!("../../models/all-minilm-l6-v2.toml")),
     ("models/gemma3-12b-it.toml", include_str!("../../models/gemma3-12b-it.toml")),
+    ("models/gemma3-1b-it.toml", include_str!("../../models/gemma3-1b-it.toml")),
+    ("models/gemma3-270m-it.toml", include_str!("../../models/gemma3-270m-it.toml")),
+    ("models/gemma3-270m.toml", include_str!("../../models/gemma3-270m.toml")),
     ("models/gemma3-27b-it.toml", include_str!("../../models/gemma3-27b-it.toml")),
+    ("models/gemma3-4b-it.toml", include_str!("../../models/gemma3-4b-it.toml")),
+    ("models/gemma4-31b-it.toml", include_str!("../../models/gemma4-31b-it.toml")),
     ("models/gemma4-e2b-it.toml", include_str!("../../models/gemma4-e2b-it.toml")),
     ("models/gemma4-e4b-it.toml", include_str!("../../models/gemma4-e4b-it.toml")),
-    ("models/gemma4-31b-it.toml", include_str!("../../models/gemma4-31b-it.toml")),
-    ("models/qwen3-0.6b.toml", include_str!("../../models/qwen3-0.6b.toml")),
-    ("models/qwen3-1.7b.toml", include_str!("../../models/qwen3-1.7b.toml")),
-    ("models/qwen3-4b.toml", include_str!("../../models/qwen3-4b.toml")),
-    ("models/qwen3-8b.toml", include_str!("../../models/qwen3-8b.toml")),
-    ("models/qwen3-14b.toml", include_str!("../../models/qwen3-14b.toml")),
-    ("models/qwen3-32b.toml", include_str!("../../models/qwen3-32b.toml")),
-    ("models/qwen3.5-0.8b.toml", include_str!("../../models/qwen3.5-0.8b.toml")),
-    ("models/qwen3.5-2b.toml", include_str!("../../models/qwen3.5-2b.toml")),
-    ("models/qwen3.5-4b.toml", include_str!("../../models/qwen3.5-4b.toml")),
-    ("models/qwen3.5-9b.toml", include_str!("../../models/qwen3.5-9b.toml")),
-    ("models/all-minilm-l6-v2.toml", include_str!("../../models/all-minilm-l6-v2.toml")),
-    ("models/qwen3-embedding-0.6b.toml", include_str!("../../models/qwen3-embedding-0.6b.toml")),
+    ("models/gpt-oss-120b.toml", include_str!("../../models/gpt-oss-120b.toml")),
+    ("models/gpt-oss-20b.toml", include_str!("../../models/gpt-oss-20b.toml")),
+    ("models/llmlingua2-mbert.toml", include_str!("../../models/llmlingua2-mbert.toml")),
     (
         "models/llmlingua2-xlm-roberta-large.toml",
         include_str!("../../models/llmlingua2-xlm-roberta-large.toml"),
     ),
-    ("models/llmlingua2-mbert.toml", include_str!("../../models/llmlingua2-mbert.toml")),
+    ("models/qwen3-0.6b.toml", include_str!("../../models/qwen3-0.6b.toml")),
+    ("models/qwen3-1.7b.toml", include_str!("../../models/qwen3-1.7b.toml")),
+    ("models/qwen3-14b.toml", include_str!("../../models/qwen3-14b.toml")),
+    ("models/qwen3-235b-a22b.toml", include_str!("../../models/qwen3-235b-a22b.toml")),
+    (
+        "models/qwen3-30b-a3b-instruct-2507.toml",
+        include_str!("../../models/qwen3-30b-a3b-instruct-2507.toml"),
+    ),
+    (
+        "models/qwen3-30b-a3b-thinking-2507.toml",
+        include_str!("../../models/qwen3-30b-a3b-thinking-2507.toml"),
+    ),
+    ("models/qwen3-30b-a3b.toml", include_str!("../../models/qwen3-30b-a3b.toml")),
+    ("models/qwen3-32b.toml", include_str!("../../models/qwen3-32b.toml")),
+    ("models/qwen3-4b-instruct-2507.toml", include_str!("../../models/qwen3-4b-instruct-2507.toml")),
+    ("models/qwen3-4b-thinking-2507.toml", include_str!("../../models/qwen3-4b-thinking-2507.toml")),
+    ("models/qwen3-4b.toml", include_str!("../../models/qwen3-4b.toml")),
+    ("models/qwen3-8b.toml", include_str!("../../models/qwen3-8b.toml")),
+    ("models/qwen3-embedding-0.6b.toml", include_str!("../../models/qwen3-embedding-0.6b.toml")),
+    ("models/qwen3-embedding-4b.toml", include_str!("../../models/qwen3-embedding-4b.toml")),
+    ("models/qwen3-embedding-8b.toml", include_str!("../../models/qwen3-embedding-8b.toml")),
+    ("models/qwen3.5-0.8b.toml", include_str!("../../models/qwen3.5-0.8b.toml")),
+    ("models/qwen3.5-2b.toml", include_str!("../../models/qwen3.5-2b.toml")),
+    ("models/qwen3.5-4b.toml", include_str!("../../models/qwen3.5-4b.toml")),
+    ("models/qwen3.5-9b.toml", include_str!("../../models/qwen3.5-9b.toml")),
+    ("models/smollm2-135m.toml", include_str!("../../models/smollm2-135m.toml")),
 ];
 
 /// A manifest bigger than this is not one.
@@ -52,7 +74,7 @@ pub struct ModelManifest {
     /// One line for `longwick models list`.
     #[serde(default)]
     pub description: String,
-    /// The architecture: `llama`, `qwen3`, `qwen3_5`, `gemma3`, `gemma4`, `bert`, `xlm-roberta`.
+    /// The architecture: `llama`, `qwen3`, `qwen3_moe`, `qwen3_5`, `gpt_oss`, `gemma3`, `gemma4`, `bert`, `xlm-roberta`.
     pub family: String,
     /// What it is for.
     #[serde(default)]
@@ -64,6 +86,12 @@ pub struct ModelManifest {
     /// What is known of its dimensions.
     #[serde(default)]
     pub shapes: Shapes,
+    /// How its weights are stored where they are published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<PublishedWeights>,
+    /// Ways beyond [`Self::context_length`] that its publisher documents.
+    #[serde(default, rename = "rope_extension", skip_serializing_if = "Vec::is_empty")]
+    pub rope_extensions: Vec<RopeExtension>,
     /// Files whose checksum is pinned.
     #[serde(default, rename = "file")]
     pub files: Vec<PinnedFile>,
@@ -96,57 +124,6 @@ pub struct Licence {
     /// What a user has to know or do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-}
-
-/// Dimensions of the text model; a field that could not be confirmed is absent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shapes {
-    /// Transformer layers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layers: Option<u64>,
-    /// Width of the residual stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hidden: Option<u64>,
-    /// Query heads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heads: Option<u64>,
-    /// Key and value heads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv_heads: Option<u64>,
-    /// Elements a head.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_dim: Option<u64>,
-    /// Rows of the embedding.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vocab: Option<u64>,
-    /// Tokens that a sliding layer sees.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sliding_window: Option<u64>,
-    /// Key and value heads of full layers, where they differ from those of sliding layers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub full_kv_heads: Option<u64>,
-    /// Elements a head of full layers, where they differ from those of sliding layers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub full_head_dim: Option<u64>,
-    /// The last layers, which have no keys and values of their own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv_shared_layers: Option<u64>,
-    /// Elements of the per-layer embedding that each layer sees.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_layer_input: Option<u64>,
-    /// One layer of so many has full attention, the others a recurrent state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub full_attention_interval: Option<u64>,
-    /// Query and key heads of a recurrent layer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linear_key_heads: Option<u64>,
-    /// Value heads of a recurrent layer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linear_value_heads: Option<u64>,
-    /// Elements a head of a recurrent layer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linear_head_dim: Option<u64>,
 }
 
 /// A file whose content is known beforehand.
@@ -263,6 +240,11 @@ impl ModelManifest {
         Ok(manifest)
     }
 
+    /// Whether it is an encoder, which has no context to keep.
+    pub fn is_encoder(&self) -> bool {
+        matches!(self.family.as_str(), "bert" | "xlm-roberta")
+    }
+
     /// The pinned checksum of a file, where there is one.
     pub fn pinned(&self, path: &str) -> Option<&PinnedFile> {
         self.files.iter().find(|file| file.path == path)
@@ -277,6 +259,12 @@ impl ModelManifest {
         }
         if self.sources.is_empty() {
             return Err(("source", "at least one is needed".to_string()));
+        }
+        if let Some(weights) = &self.weights {
+            weights.check()?;
+        }
+        for extension in &self.rope_extensions {
+            extension.check(self.context_length)?;
         }
         for file in &self.files {
             check_relative("file.path", &file.path)?;
