@@ -23,7 +23,7 @@ struct Cli {
 enum Command {
     /// Run an experiment: inject, compact, extract, judge and probe, as a config says
     Run(cli::run::RunArgs),
-    /// List, show, fetch and verify models
+    /// List, show, plan, fetch and verify models
     Models(cli::models::ModelsArgs),
     /// Read a history of any supported format
     Import(cli::import::ImportArgs),

@@ -29,6 +29,7 @@ pub mod judge;
 pub mod logits;
 pub mod model_args;
 pub mod models;
+pub mod plan;
 pub mod probe;
 pub mod run;
 mod run_progress;

@@ -106,6 +106,15 @@ pub enum KvDtypeArg {
     Bf16,
 }
 
+impl From<KvDtypeArg> for KvDtype {
+    fn from(argument: KvDtypeArg) -> Self {
+        match argument {
+            KvDtypeArg::F32 => Self::F32,
+            KvDtypeArg::Bf16 => Self::Bf16,
+        }
+    }
+}
+
 impl EngineArgs {
     /// The engine's options.
     ///
@@ -119,10 +128,7 @@ impl EngineArgs {
         }
         Ok(EngineOptions {
             threads: self.threads,
-            kv_dtype: match self.kv_dtype {
-                KvDtypeArg::F32 => KvDtype::F32,
-                KvDtypeArg::Bf16 => KvDtype::Bf16,
-            },
+            kv_dtype: self.kv_dtype.into(),
             kv_pool_bytes: self.kv_memory,
             state_pool_bytes: self.state_memory,
             max_batch_tokens: self.chunk.get(),

@@ -1,4 +1,4 @@
-//! `longwick models`: list, show, fetch and verify models.
+//! `longwick models`: list, show, plan, fetch and verify models.
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -17,6 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   longwick models list
   longwick models show gemma3-270m
+  longwick models plan gpt-oss-120b --context 100000 --memory 80GiB
   longwick models fetch smollm2-135m
   longwick models fetch qwen3-4b hf:Qwen/Qwen3-0.6B@main
   longwick models fetch hf:owner/some-GGUF:model-Q4_K_M.gguf
@@ -26,7 +27,7 @@ Models lie in ${LONGWICK_CACHE:-$HOME/.cache/longwick}/models, your own manifest
 The Hugging Face cache is searched first. HF_TOKEN, HF_ENDPOINT, HF_HUB_CACHE, HF_HOME and HF_HUB_OFFLINE
 work as for huggingface_hub; LONGWICK_OFFLINE=1 refuses every download; LONGWICK_PIP names the pip to use.";
 
-/// List, show, fetch and verify models.
+/// List, show, plan, fetch and verify models.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ModelsArgs {
@@ -54,6 +55,9 @@ pub enum ModelsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Say what memory a model needs at a context length, and how many such sequences fit.
+    #[command(after_help = super::plan::EXAMPLES)]
+    Plan(super::plan::PlanArgs),
     /// Fetch models; what is there and verified is left alone, what was broken off goes on.
     #[command(
         after_help = "Examples:\n  longwick models fetch smollm2-135m\n  longwick models fetch hf:Qwen/Qwen3-0.6B"
@@ -87,6 +91,7 @@ pub fn run(args: ModelsArgs) -> CliResult {
     match args.command {
         ModelsCommand::List { json } => list(&cache, json),
         ModelsCommand::Show { name, json } => show(&cache, &name, json),
+        ModelsCommand::Plan(args) => super::plan::run(&cache, &args),
         ModelsCommand::Fetch { models, json } => fetch(&cache, &models, json),
         ModelsCommand::Verify { models, json } => verify(&cache, &models, json),
     }
@@ -156,6 +161,19 @@ fn show(cache: &ModelCache, name: &str, as_json: bool) -> CliResult {
         out_line!("             {note}")?;
     }
     out_line!("  shapes     {}", shapes(manifest))?;
+    if let Some(weights) = &manifest.weights {
+        let stored = weights.exceptions.iter().map(|other| format!("{} {}", other.tensors, other.dtype));
+        let stored: Vec<String> = std::iter::once(weights.dtype.clone()).chain(stored).collect();
+        out_line!("  stored     {}", stored.join(", "))?;
+    }
+    for extension in &manifest.rope_extensions {
+        out_line!(
+            "  extension  {}: {} tokens, {}",
+            extension.name,
+            extension.context_length,
+            extension.setting
+        )?;
+    }
     for file in &manifest.files {
         out_line!("  pinned     {} {} sha256 {}", file.path, size(file.bytes), file.sha256)?;
     }
@@ -265,6 +283,10 @@ fn shapes(manifest: &ModelManifest) -> String {
         ("key heads of linear attention", s.linear_key_heads),
         ("value heads of linear attention", s.linear_value_heads),
         ("head dim of linear attention", s.linear_head_dim),
+        ("feed-forward", s.intermediate),
+        ("experts", s.experts),
+        ("experts a token", s.experts_per_token),
+        ("feed-forward of an expert", s.expert_intermediate),
     ];
     fields
         .iter()

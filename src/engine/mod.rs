@@ -33,6 +33,7 @@ mod load;
 mod memory;
 mod options;
 mod persist;
+mod plan;
 mod postprocess;
 mod recent;
 mod request;
@@ -50,6 +51,7 @@ pub use load::Engine;
 pub use memory::MemoryReport;
 pub use options::EngineOptions;
 pub use persist::KvDirectoryOptions;
+pub use plan::{Fit, GroupPlan, MemoryPlan, PlanError, PlanRequest, StatePlan};
 pub use request::{
     Completion, FinishReason, GenerateParams, GrammarStart, PositionLogprobs, Request, RequestKind,
     RequestOutput, SequenceId,

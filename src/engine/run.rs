@@ -11,7 +11,7 @@ use crate::ops;
 use candle_core::Tensor;
 
 /// Rows projected to the vocabulary at once, so that logits of a long prompt never stand in memory together.
-const LOGIT_ROWS: usize = 32;
+pub(super) const LOGIT_ROWS: usize = 32;
 
 impl Engine {
     /// Queues a request. A request equal to one that is queued, running or among the last finished ones is

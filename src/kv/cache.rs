@@ -94,7 +94,8 @@ impl KvCache {
         }
         self.arena = self.arena.with_slots(layout.slot_bytes(), num_slots)?;
         let (place, unit) = (self.plan.groups.len(), self.plan.snapshot_unit());
-        let store = StateStore::new(num_slots, place, self.plan.block_size, unit, snapshot_tokens);
+        let interval = self.plan.snapshot_interval(snapshot_tokens);
+        let store = StateStore::new(num_slots, place, self.plan.block_size, unit, interval);
         self.states = Some(store);
         Ok(self)
     }

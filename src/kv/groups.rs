@@ -220,6 +220,11 @@ impl KvPlan {
         self.block_size / a * STATE_CHUNK
     }
 
+    /// Tokens between snapshots where one is asked for every `tokens`: rounded up to [`Self::snapshot_unit`].
+    pub fn snapshot_interval(&self, tokens: usize) -> usize {
+        tokens.max(1).checked_next_multiple_of(self.snapshot_unit()).unwrap_or(usize::MAX)
+    }
+
     /// Bytes one more token costs once every window is full, and what it costs before that.
     pub fn bytes_per_token(&self) -> (usize, usize) {
         let per_group = self.page_bytes / self.block_size;

@@ -62,9 +62,8 @@ pub(super) struct StateStore {
 }
 
 impl StateStore {
-    /// `num_slots` free slots; snapshots every `interval` tokens, rounded up to `unit`.
+    /// `num_slots` free slots; snapshots every `interval` tokens, a multiple of `unit`.
     pub fn new(num_slots: usize, place: usize, block_size: usize, unit: usize, interval: usize) -> Self {
-        let interval = interval.max(1).checked_next_multiple_of(unit).unwrap_or(usize::MAX);
         Self { pool: BlockPool::new(num_slots), place, block_size, unit, interval }
     }
 

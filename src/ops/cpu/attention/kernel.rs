@@ -3,7 +3,7 @@ use crate::ops::cpu::simd::{Kernel, LANES, Lanes};
 use std::ops::Range;
 
 /// Keys a span.
-pub(super) const SPAN: usize = 256;
+pub(crate) const SPAN: usize = 256;
 /// Panels of 16 keys a span.
 pub(super) const SPAN_PANELS: usize = SPAN / LANES;
 /// Elements from one score row to the next: not a power of two, so that rows of a tile fall into different cache sets.

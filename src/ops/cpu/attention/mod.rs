@@ -24,7 +24,15 @@ const TILE_ROWS: usize = 96;
 const PARALLEL_WORK: usize = 1 << 20;
 
 /// Partial results take at most this many floats (64 MiB); past it tiles are not split, and there are enough of them then.
-const SPLIT_FLOATS: usize = 1 << 24;
+pub(crate) const SPLIT_FLOATS: usize = 1 << 24;
+
+pub(crate) use kernel::SPAN;
+
+/// Floats that a thread works in at heads of `head_dim`, at most.
+pub(crate) fn thread_floats(head_dim: usize) -> usize {
+    let partial = Partial::floats(TILE_ROWS, head_dim.next_multiple_of(16));
+    TILE_ROWS * (kernel::QUERY_STRIDE + kernel::SCORE_STRIDE) + 2 * partial
+}
 
 /// One call's work, checked.
 pub(super) struct Call<'a> {

@@ -1,0 +1,208 @@
+//! `longwick models plan`: what a model needs at a context length.
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use clap::Args;
+
+use super::model_args::{KvDtypeArg, parse_bytes};
+use super::{CliResult, Outcome, counted};
+use crate::engine::{EngineOptions, Fit, GroupPlan, MemoryPlan, PlanRequest, StatePlan};
+use crate::weights::fetch::ModelCache;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  longwick models plan qwen3-8b --context 32768
+  longwick models plan gpt-oss-120b --context 100000 --memory 80GiB
+  longwick models plan qwen3-8b --context 100k --rope-extension yarn --kv-dtype bf16 --memory 64GiB
+  longwick models plan ./my-checkpoint --context 8192 --json
+
+A name is planned from its manifest, and need not be on this machine; of a path the headers are read, and no weights.
+Tables that stay in their mapped files are shown and not counted: the system keeps of them the pages in use.";
+
+/// Arguments of `longwick models plan`.
+#[derive(Debug, Clone, Args)]
+pub struct PlanArgs {
+    /// A name of `longwick models list`, a path to a GGUF file or HF folder, or hf:owner/name.
+    pub model: String,
+    /// Tokens of one sequence, prompt and answer together, e.g. 100000 or 100k.
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    pub context: NonZeroUsize,
+    /// Memory there is, e.g. 24GiB: says how many such sequences fit at once.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
+    /// Element type of cached keys and values.
+    #[arg(long, value_enum, default_value_t = KvDtypeArg::F32)]
+    pub kv_dtype: KvDtypeArg,
+    /// Most tokens computed in one step.
+    #[arg(long, value_name = "TOKENS", default_value = "512")]
+    pub chunk: NonZeroUsize,
+    /// A documented way past the model's context, by name.
+    #[arg(long, value_name = "NAME")]
+    pub rope_extension: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub(super) fn run(cache: &ModelCache, args: &PlanArgs) -> CliResult {
+    let options = EngineOptions {
+        kv_dtype: args.kv_dtype.into(),
+        max_batch_tokens: args.chunk.get(),
+        ..EngineOptions::default()
+    };
+    let request = PlanRequest {
+        context: args.context.get(),
+        memory: args.memory,
+        rope_extension: args.rope_extension.clone(),
+    };
+    let plan = match cache.manifests().get(&args.model) {
+        Some(manifest) => MemoryPlan::of_manifest(manifest, &options, &request)?,
+        None => MemoryPlan::of_files(&cache.resolve(&args.model)?, &[], &options, &request)?,
+    };
+    if args.json {
+        out_line!("{}", serde_json::to_string_pretty(&plan)?)?;
+    } else {
+        print(&plan)?;
+    }
+    Ok(Outcome::Finished)
+}
+
+fn print(plan: &MemoryPlan) -> std::io::Result<()> {
+    let name = Path::new(&plan.model).file_name().map_or(plan.model.as_str().into(), |n| n.to_string_lossy());
+    out_line!("{name}: one sequence of {} tokens", thousands(plan.context))?;
+    match &plan.rope_extension {
+        None => out_line!("  the model takes {}", thousands(plan.context_limit))?,
+        Some(extension) => out_line!(
+            "  the model takes {} by {}: {}",
+            thousands(plan.context_limit),
+            extension.name,
+            extension.setting
+        )?,
+    }
+    let weights = &plan.weights;
+    let billions = weights.parameters as f64 / 1e9;
+    row("weights", weights.packed, &format!("matrices, packed; {billions:.2} billion parameters in all"))?;
+    row("", weights.vectors, "norms, biases and other vectors, f32")?;
+    if weights.mapped > 0 {
+        out_line!("{:<10}{:>15}  {}", "", "(mapped)", mapped(weights.mapped))?;
+    }
+    let alike = plan.groups.chunk_by(|one, next| one == next);
+    for (index, groups) in alike.enumerate() {
+        let bytes = groups.iter().map(|group| group.bytes).fold(0, usize::saturating_add);
+        row(if index == 0 { "KV cache" } else { "" }, bytes, &describe_groups(groups))?;
+    }
+    if let Some(states) = &plan.states {
+        row("states", states.bytes, &describe_states(states))?;
+    }
+    row("scratch", plan.scratch, &format!("a step of {} tokens, upper estimate", thousands(plan.chunk)))?;
+    row("total", plan.total, &gib(plan.total as u64))?;
+    if let Some(states) = plan.states.as_ref().filter(|states| states.snapshots > 0) {
+        out_line!("{}", describe_snapshots(states))?;
+    }
+    match &plan.fit {
+        Some(fit) => out_line!("{}", describe_fit(plan, fit)),
+        None => Ok(()),
+    }
+}
+
+fn row(what: &str, bytes: usize, remark: &str) -> std::io::Result<()> {
+    out_line!("  {what:<10}{:>15}  {remark}", thousands(bytes))
+}
+
+fn mapped(bytes: usize) -> String {
+    format!("{} bytes of tables stay in their file", thousands(bytes))
+}
+
+/// Groups that are alike.
+fn describe_groups(groups: &[GroupPlan]) -> String {
+    let Some(group) = groups.first() else { return String::new() };
+    let sees = match group.window {
+        None => "full".to_owned(),
+        Some(window) => format!("window {window}"),
+    };
+    let each = if groups.len() == 1 { String::new() } else { format!("{} groups, each ", groups.len()) };
+    format!(
+        "{sees}: {each}{} of {} x {}, {} bytes a token, {}",
+        counted(group.layers, "layer"),
+        group.kv_heads,
+        group.head_dim,
+        thousands(group.bytes_per_token),
+        counted(group.blocks, "block"),
+    )
+}
+
+fn describe_states(states: &StatePlan) -> String {
+    format!("{} recurrent layers, {} slots of {}", states.layers, states.slots, thousands(states.slot_bytes))
+}
+
+fn describe_snapshots(states: &StatePlan) -> String {
+    format!(
+        "  and where there is room {} for {} snapshots of states, one every {} tokens",
+        gib(states.snapshot_bytes as u64),
+        states.snapshots,
+        thousands(states.snapshot_tokens)
+    )
+}
+
+fn describe_fit(plan: &MemoryPlan, fit: &Fit) -> String {
+    let (memory, context) = (gib(fit.memory), thousands(plan.context));
+    match fit.sequences {
+        0 => {
+            let lacking = gib((plan.total as u64).saturating_sub(fit.memory));
+            let instead = match fit.longest_context {
+                0 => "nor does any shorter context".to_owned(),
+                longest => format!("the longest context that does is {} tokens", thousands(longest)),
+            };
+            format!("  does not fit {memory}: {lacking} are lacking; {instead}")
+        }
+        1 => format!("  fits {memory}: 1 sequence of {context} tokens at once"),
+        sequences => {
+            format!("  fits {memory}: {} sequences of {context} tokens at once", thousands(sequences))
+        }
+    }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+/// `1234567` as `1,234,567`.
+fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of tokens: `100000`, or `100k` for thousands.
+fn parse_tokens(text: &str) -> Result<NonZeroUsize, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => (text, 1),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("{text:?} is no number of tokens"))?;
+    let tokens = number.checked_mul(factor).and_then(NonZeroUsize::new);
+    tokens.ok_or_else(|| format!("{text} tokens cannot be planned"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_and_digits() {
+        for (text, tokens) in [("1", 1), ("100000", 100_000), ("100k", 100_000), ("32K", 32_000)] {
+            assert_eq!(parse_tokens(text).map(NonZeroUsize::get), Ok(tokens), "{text}");
+        }
+        for text in ["", "0", "0k", "k", "-5", "1.5k", "99999999999999999999", "9999999999999999999k"] {
+            assert!(parse_tokens(text).is_err(), "{text}");
+        }
+        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")];
+        assert!(cases.iter().all(|(number, text)| thousands(*number) == *text));
+    }
+}
