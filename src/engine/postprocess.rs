@@ -217,6 +217,8 @@ fn most_likely(position: usize, logits: &[f32], top: usize) -> PositionLogprobs 
         ids.select_nth_unstable_by(top - 1, by_logit);
     }
     ids.truncate(top);
+    // Else every position keeps room for a whole vocabulary.
+    ids.shrink_to_fit();
     ids.sort_unstable_by(by_logit);
     let logprobs = ids.iter().map(|&id| logits[id as usize] - total).collect();
     PositionLogprobs { position, ids, logprobs }
