@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
+use super::bench_attention::AttentionArgs;
 use super::bench_restore::RestoreArgs;
 use super::model_args::{ModelArgs, with_option};
 use super::watched::{Progress, Watched};
@@ -18,7 +19,8 @@ use crate::tasks::Inference;
 #[command(after_help = "Examples:
   longwick bench prefill -m gemma3-270m --lengths 512,4096
   longwick bench decode -m smollm2-135m --lengths 0,4096 --json
-  longwick bench restore -m gemma3-270m --lengths 8192")]
+  longwick bench restore -m gemma3-270m --lengths 8192
+  longwick bench attention --model-only")]
 pub struct BenchArgs {
     #[command(subcommand)]
     what: What,
@@ -36,6 +38,11 @@ enum What {
   longwick bench decode -m smollm2-135m --lengths 0,4096
   longwick bench decode -m gemma3-270m --lengths 4096 --new-tokens 128 --json")]
     Decode(MeasureArgs),
+    /// What the attention kernels and those around them must move and compute, and the least time a card needs for it
+    #[command(after_help = "Examples:
+  longwick bench attention --model-only
+  longwick bench attention --model-only --models qwen3-8b --contexts 131072 --card rtx-5090 --cache fp8 --json")]
+    Attention(AttentionArgs),
     /// Time to save a computed prompt to a file, and to read it in a new engine, beside the time to compute it
     #[command(after_help = "Examples:
   longwick bench restore -m gemma3-270m --lengths 8192,32000 --runs 1")]
@@ -83,6 +90,7 @@ pub fn run(args: BenchArgs) -> CliResult {
     let (phase, args) = match args.what {
         What::Prefill(args) => (Phase::Prefill, args),
         What::Decode(args) => (Phase::Decode, args),
+        What::Attention(args) => return super::bench_attention::run(&args),
         What::Restore(args) => return super::bench_restore::run(&args),
     };
     let path = args.model.path()?;

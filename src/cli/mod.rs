@@ -18,7 +18,9 @@ macro_rules! err_line {
 }
 
 pub mod bench;
+mod bench_attention;
 mod bench_restore;
+mod columns;
 pub mod compact;
 pub mod embed;
 pub mod extract;

@@ -1,6 +1,7 @@
 //! What a run prints at its end, and before it begins.
 
 use super::CliError;
+use super::columns::align;
 use super::run_progress::duration;
 use crate::compint::Condition;
 use crate::compint::metrics::{Count, IntervalRow};
@@ -30,7 +31,7 @@ pub(super) fn print_result(
         sources.dedup();
         lines.extend(sources.iter().map(|source| line(summary, source)));
     }
-    out_line!("{}", align(&lines))?;
+    out_line!("{}", align(&lines, 3))?;
     out_line!(
         "retention: % of compactions that still state the constraint, by the judge. The next four: % of probes answered \
          as the constraint asks, on the full history with and without it, on the compacted one, and with it restated."
@@ -92,22 +93,6 @@ fn line(summary: &SettingSummary, source: &str) -> Vec<String> {
     ];
     let back = [rate("effective_retention"), summary.failed.to_string(), summary.unscored.to_string()];
     front.into_iter().chain(probes).chain(back).collect()
-}
-
-/// Columns of one width each; numbers to the right.
-fn align(lines: &[Vec<String>]) -> String {
-    let columns = lines.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let texts = lines.iter().map(|line| {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            if column < 3 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 fn judge_line(report: &RunReport) -> String {
@@ -174,7 +159,7 @@ pub(super) fn print_estimate(experiment: &Experiment) -> Result<(), CliError> {
             duration(Duration::from_secs_f64(stage.seconds)),
         ]);
     }
-    out_line!("{}", align(&lines))?;
+    out_line!("{}", align(&lines, 3))?;
     let sum =
         |of: fn(&crate::compint::runner::StageEstimate) -> u64| estimate.stages.iter().map(of).sum::<u64>();
     let seconds: f64 = estimate.stages.iter().map(|stage| stage.seconds).sum();

@@ -18,6 +18,7 @@ mod mapped_embedding;
 mod norm;
 mod packed;
 mod region;
+pub mod roofline;
 mod rope;
 mod routing;
 mod rows;

@@ -1,0 +1,212 @@
+//! `longwick bench attention`: what the device kernels must move and compute, and how long that takes at best.
+
+use serde::Serialize;
+
+use super::columns::align;
+use super::{CliError, CliResult, Outcome};
+use crate::model::ModelConfig;
+use crate::ops::roofline::{AttentionWork, Bound, Card, Cost, gated, rms_norm_with_residual};
+use crate::weights::fetch::{FetchSettings, ModelCache};
+
+/// Models of the list where none is named.
+const MODELS: &str = "qwen3-8b,qwen3-30b-a3b,qwen3.5-9b,gemma3-27b-it,gemma4-e4b-it,gpt-oss-20b,gpt-oss-120b";
+
+/// Arguments of `longwick bench attention`.
+#[derive(Debug, clap::Args)]
+pub(super) struct AttentionArgs {
+    /// Print the floors of the kernels and measure nothing
+    #[arg(long)]
+    model_only: bool,
+    /// Models by the names of `longwick models list`
+    #[arg(long, value_delimiter = ',', default_value = MODELS)]
+    models: Vec<String>,
+    /// Context lengths in tokens
+    #[arg(long, value_delimiter = ',', default_value = "100000,220000")]
+    contexts: Vec<usize>,
+    /// The card whose peaks count
+    #[arg(long, default_value = "rtx-4090", value_parser = card)]
+    card: &'static Card,
+    /// Element type of cached keys and values
+    #[arg(long, default_value = "bf16", value_parser = ["bf16", "fp8"])]
+    cache: String,
+    /// Tokens a prefill step
+    #[arg(long, default_value = "2048", value_parser = clap::value_parser!(u32).range(1..))]
+    chunk: u32,
+    /// Branches of one prefix that decode together
+    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..))]
+    branches: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn card(name: &str) -> Result<&'static Card, String> {
+    let names = Card::ALL.map(|card| card.name).join(", ");
+    Card::named(name).ok_or_else(|| format!("it is one of {names}"))
+}
+
+/// One kernel's work over all layers of a model.
+#[derive(Debug, Serialize)]
+struct Row {
+    model: String,
+    context: usize,
+    /// Longer than the model was made for.
+    past_limit: bool,
+    kernel: &'static str,
+    phase: &'static str,
+    layers: u64,
+    #[serde(flatten)]
+    cost: Cost,
+    floor_seconds: f64,
+    bound: Bound,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// For a model that is not in the list, and where a measurement is asked for.
+pub(super) fn run(args: &AttentionArgs) -> CliResult {
+    if !args.model_only {
+        return Err("kernels are timed on a GPU, by scripts/device_check.sh; --model-only prints what they must move and \
+                    compute, and the least time that takes"
+            .into());
+    }
+    let cache = ModelCache::new(FetchSettings::from_env())?;
+    let mut rows = Vec::new();
+    for name in &args.models {
+        let config = config(&cache, name)?;
+        for &context in &args.contexts {
+            rows.extend(model_rows(args, name, &config, context));
+        }
+    }
+    match args.json {
+        true => {
+            let report = serde_json::json!({ "card": args.card, "cache": args.cache, "chunk": args.chunk,
+                "branches": args.branches, "rows": rows });
+            out_line!("{report:#}")?;
+        }
+        false => print(args, &rows)?,
+    }
+    Ok(Outcome::Finished)
+}
+
+fn config(cache: &ModelCache, name: &str) -> Result<ModelConfig, CliError> {
+    let manifest = cache.manifests().get(name);
+    let manifest =
+        manifest.ok_or_else(|| format!("--models {name}: no such model in `longwick models list`"))?;
+    Ok(ModelConfig::from_manifest(manifest)?)
+}
+
+/// What the layers of one kind of attention share: their number, and one's work.
+type Kind = (u64, AttentionWork);
+
+/// The kinds of attention among the first `layers` layers.
+fn kinds(config: &ModelConfig, layers: usize, cache: &str) -> Vec<Kind> {
+    // fp8 has one f32 scale a token and head.
+    let (cache_bytes, scale_bytes) = if cache == "fp8" { (1, 4) } else { (2, 0) };
+    let mut kinds: Vec<Kind> = Vec::new();
+    for layer in (0..layers).filter(|&layer| config.recurrent_layer(layer).is_none()) {
+        let heads = config.kv_heads(layer);
+        let work = AttentionWork {
+            q_heads: config.num_heads,
+            kv_heads: heads.kv_heads,
+            head_dim: heads.head_dim,
+            window: config.layer_windows[layer].map(|window| window as usize),
+            activation_bytes: 2,
+            cache_bytes,
+            scale_bytes,
+        };
+        match kinds.iter_mut().find(|(_, kind)| *kind == work) {
+            Some((count, _)) => *count += 1,
+            None => kinds.push((1, work)),
+        }
+    }
+    kinds
+}
+
+/// Layers of these kinds, and what they cost together.
+fn total(kinds: &[Kind], cost: impl Fn(&AttentionWork) -> Cost) -> (u64, Cost) {
+    let layers = kinds.iter().map(|(count, _)| count).sum();
+    (layers, kinds.iter().map(|(count, work)| cost(work).repeated(*count)).sum())
+}
+
+fn model_rows(args: &AttentionArgs, name: &str, config: &ModelConfig, context: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut add = |kernel, phase, (layers, cost): (u64, Cost)| {
+        if layers > 0 {
+            let (floor_seconds, bound) = cost.floor(args.card);
+            let past_limit = context > config.context_length;
+            let model = name.to_owned();
+            rows.push(Row { model, context, past_limit, kernel, phase, layers, cost, floor_seconds, bound });
+        }
+    };
+    let all = kinds(config, config.num_layers(), &args.cache);
+    let own = kinds(config, config.num_own_kv_layers(), &args.cache);
+    let (full, sliding): (Vec<Kind>, Vec<Kind>) = all.iter().partition(|(_, work)| work.window.is_none());
+    for (kernel, kinds) in [("full attention", full), ("sliding attention", sliding)] {
+        add(kernel, "prefill", total(&kinds, |work| work.prefill(context, args.chunk as usize)));
+        add(kernel, "decode", total(&kinds, |work| work.decode(context, 1)));
+        add(kernel, "branches", total(&kinds, |work| work.decode(context, args.branches as usize)));
+    }
+    for (phase, tokens) in [("prefill", context), ("decode", 1)] {
+        add("kv_write", phase, total(&own, |work| work.kv_write(tokens)));
+        add("rope", phase, total(&all, |work| work.rope(tokens)));
+        let layers = config.num_layers() as u64;
+        let norm = rms_norm_with_residual(tokens, config.hidden_size, 2);
+        add("rms_norm", phase, (layers, norm.repeated(2 * layers)));
+        add("gated", phase, feed_forward(config, tokens));
+    }
+    rows
+}
+
+/// The gated activations of all layers: of a layer with experts, those that a token chooses.
+fn feed_forward(config: &ModelConfig, tokens: usize) -> (u64, Cost) {
+    let width = |layer: usize| match config.experts.as_ref().filter(|experts| experts.has_layer(layer)) {
+        Some(experts) => experts.num_experts_per_token * experts.intermediate_size,
+        None => config.layer_intermediate_size(layer),
+    };
+    let layers = config.num_layers();
+    (layers as u64, (0..layers).map(|layer| gated(tokens, width(layer), 2)).sum())
+}
+
+fn print(args: &AttentionArgs, rows: &[Row]) -> std::io::Result<()> {
+    let card = args.card;
+    out_line!(
+        "{}: {} GB/s, {:.1} TFLOPS dense bf16 with f32 sums. Least work, each byte moved once, over all layers; prefill of the \
+         whole context in steps of {} tokens; decode of one token; branches: one token each of {} that share their context.",
+        card.name,
+        card.gigabytes_per_second,
+        card.tensor_flops_per_second() / 1e12,
+        args.chunk,
+        args.branches
+    )?;
+    let header = ["model", "context", "kernel", "phase", "layers", "GB", "GFLOP", "floor ms", "bound by"];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    for row in rows {
+        lines.push(vec![
+            row.model.clone(),
+            format!("{}{}", row.context, if row.past_limit { "*" } else { "" }),
+            row.kernel.to_owned(),
+            row.phase.to_owned(),
+            row.layers.to_string(),
+            figure(row.cost.bytes as f64 / 1e9),
+            figure((row.cost.tensor_flops + row.cost.vector_flops) as f64 / 1e9),
+            figure(row.floor_seconds * 1e3),
+            row.bound.name().to_owned(),
+        ]);
+    }
+    out_line!("{}", align(&lines, 4))?;
+    if rows.iter().any(|row| row.past_limit) {
+        out_line!("* longer than the model's context")?;
+    }
+    Ok(())
+}
+
+/// Three significant digits or so, never in powers of ten.
+fn figure(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 1.0 => format!("{value:.2}"),
+        value => format!("{value:.4}"),
+    }
+}
