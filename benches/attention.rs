@@ -103,6 +103,7 @@ fn measure(backend: &Backend, case: &Case, dtype: KvDtype) {
                 window: case.window,
                 sinks: None,
                 soft_cap: None,
+                prepared: None,
             };
             std::hint::black_box(paged_attention(backend, &input).unwrap());
         }

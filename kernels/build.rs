@@ -53,12 +53,28 @@ fn architectures() -> Vec<String> {
     list.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
-/// nvcc of the toolkit in `CUDA_HOME`, else in `PATH`.
+/// nvcc of the toolkit in `CUDA_HOME`, else in `PATH`, else of the pip wheels that the `python3` in `PATH` has.
 #[cfg(feature = "cuda")]
 fn nvcc() -> PathBuf {
+    // PATH is not named: it differs between terminals, and compiling anew takes minutes.
     println!("cargo:rerun-if-env-changed=CUDA_HOME");
-    std::env::var_os("CUDA_HOME")
-        .map_or_else(|| PathBuf::from("nvcc"), |home| PathBuf::from(home).join("bin/nvcc"))
+    if let Some(home) = std::env::var_os("CUDA_HOME") {
+        return PathBuf::from(home).join("bin/nvcc");
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let in_path =
+        std::env::split_paths(&folders).map(|folder| folder.join("nvcc")).find(|path| path.is_file());
+    in_path.or_else(nvcc_of_wheels).unwrap_or_else(|| PathBuf::from("nvcc"))
+}
+
+/// nvcc of the wheels `nvidia-cuda-nvcc` and those beside it.
+#[cfg(feature = "cuda")]
+fn nvcc_of_wheels() -> Option<PathBuf> {
+    let print = "import nvidia; print(list(nvidia.__path__)[0])";
+    let output = std::process::Command::new("python3").args(["-c", print]).output().ok()?;
+    let folder = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    let nvcc = folder.join("cu13/bin/nvcc");
+    nvcc.is_file().then_some(nvcc)
 }
 
 /// One fatbin a source file, and `fatbins.rs`, which includes them.
@@ -82,11 +98,15 @@ fn build_fatbins() {
         let newest = &architectures[architectures.len() - 1];
         command.arg(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
         let status = command.arg("-o").arg(&target).arg(&source).status().unwrap_or_else(|error| {
-            panic!("nvcc does not run ({error}): set CUDA_HOME to a CUDA toolkit of 12.8 or newer, or put its nvcc into PATH")
+            panic!(
+                "nvcc does not run ({error}): set CUDA_HOME to a CUDA toolkit of 12.8 or newer, put its nvcc into PATH, \
+                 or install the wheels that scripts/build_cuda.sh names"
+            )
         });
         assert!(status.success(), "nvcc fails on {}", source.display());
         list += &format!("    ({name:?}, include_bytes!({:?})),\n", target.display().to_string());
     }
+    println!("cargo:rustc-env=LONGWICK_KERNEL_ARCHITECTURES={}", architectures.join(","));
     std::fs::write(out.join("fatbins.rs"), list + "];\n").expect("OUT_DIR is writable");
 }
 

@@ -36,6 +36,12 @@ cargo test --release --locked
 say "kernels on the emulator"
 cargo test --release --locked -p longwick-kernels --features emu
 
+say "types of the CUDA build"
+scripts/check_cuda.sh
+
+say "the engine on the emulator"
+cargo test --release --locked --features emu --test device
+
 scripts/fuzz.sh 10
 
 say "quickstart without a network"

@@ -22,6 +22,11 @@ impl<'a> PlanView<'a> {
     pub unsafe fn copied(plan: &'a AttentionPlan, words: View<'a>) -> Self {
         Self { plan, words }
     }
+
+    /// The plan.
+    pub fn plan(&self) -> &'a AttentionPlan {
+        self.plan
+    }
 }
 
 /// Causal attention of packed query tokens to their sequences' paged keys and values.

@@ -10,6 +10,9 @@ use std::{
 // The compiled kernels, `FATBINS: &[(&str, &[u8])]`: for every architecture we name, and as PTX for newer ones.
 include!(concat!(env!("OUT_DIR"), "/fatbins.rs"));
 
+/// The architectures that kernels were compiled for, `80,86,..`; newer ones take the last one's PTX.
+pub const ARCHITECTURES: &str = env!("LONGWICK_KERNEL_ARCHITECTURES");
+
 /// The kernels, loaded onto one device.
 pub struct CudaKernels {
     context: Arc<CudaContext>,

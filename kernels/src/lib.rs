@@ -42,7 +42,7 @@ mod view;
 pub mod emu;
 
 #[cfg(feature = "cuda")]
-pub use cuda::CudaKernels;
+pub use cuda::{ARCHITECTURES, CudaKernels};
 pub use error::KernelError;
 pub use view::{Dtype, Element, View, ViewMut};
 #[cfg(launchers)]

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::CliError;
 use crate::engine::{Engine, EngineError, EngineOptions, KvDirectoryOptions};
 use crate::kv::disk::DirectoryUse;
-use crate::ops::KvDtype;
+use crate::ops::{DeviceChoice, KvDtype};
 use crate::weights::fetch::resolve_model;
 
 /// Which model, and how it runs.
@@ -94,8 +94,22 @@ pub(super) fn kv_cache_line(folder: &std::path::Path, usage: DirectoryUse) -> St
 pub enum DeviceArg {
     /// The host's processor
     Cpu,
+    /// The emulator of the CUDA kernels, slow and for tests
+    #[cfg(feature = "emu")]
+    Emu,
     /// An NVIDIA GPU
     Cuda,
+}
+
+impl From<DeviceArg> for DeviceChoice {
+    fn from(device: DeviceArg) -> Self {
+        match device {
+            DeviceArg::Cpu => Self::Cpu,
+            #[cfg(feature = "emu")]
+            DeviceArg::Emu => Self::Emu,
+            DeviceArg::Cuda => Self::Cuda { ordinal: 0 },
+        }
+    }
 }
 
 /// A KV element type by name.
@@ -121,12 +135,10 @@ impl EngineArgs {
     /// # Errors
     /// For a device this build does not have.
     pub fn options(&self) -> Result<EngineOptions, CliError> {
-        if self.device == DeviceArg::Cuda {
-            return Err(
-                "--device cuda: this build runs on the CPU only; longwick has no CUDA backend yet".into()
-            );
-        }
+        let device = self.device.into();
+        DeviceChoice::require(device).map_err(|error| format!("--device: {error}"))?;
         Ok(EngineOptions {
+            device,
             threads: self.threads,
             kv_dtype: self.kv_dtype.into(),
             kv_pool_bytes: self.kv_memory,

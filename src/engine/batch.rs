@@ -50,6 +50,10 @@ impl Engine {
             }
             batch.recurrent.extend(self.cache.state_slots(&sequence.cache));
         }
+        if batch.output_rows.is_empty() && !self.backend.takes_empty_rows() {
+            // Its hidden state is computed and dropped.
+            batch.output_rows.push(0);
+        }
         (batch, rows)
     }
 }

@@ -19,6 +19,8 @@ pub struct ModelIdentity {
     pub digest: String,
     /// As [`super::Engine::arithmetic`].
     pub arithmetic: String,
+    /// As [`super::Engine::is_batch_invariant`].
+    pub is_batch_invariant: bool,
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
     /// Its chat template.
@@ -35,12 +37,13 @@ impl ModelIdentity {
     /// # Errors
     /// As [`super::Engine::load`]; a model without a tokenizer is an error here.
     pub fn read(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
-        let backend = Backend::cpu(options.threads)?;
+        let backend = Backend::open(options.device, options.threads)?;
         let weights = Weights::open(path)?;
         let text = load_text(&weights)?;
         Ok(Self {
             digest: digest(&weights.digest()?, Some(&text)),
             arithmetic: arithmetic(&backend, options),
+            is_batch_invariant: backend.is_batch_invariant(),
             config: ModelConfig::from_weights(&weights)?,
             weight_bytes: weights.total_bytes(),
             tokenizer: text.tokenizer,

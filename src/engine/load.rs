@@ -13,8 +13,8 @@ use crate::chat::ChatTemplate;
 use crate::decode::GrammarFactory;
 use crate::kv::disk::{KvDirectory, KvIdentity};
 use crate::kv::{KvCache, KvPlan, KvUsage};
-use crate::model::{CausalLm, ModelConfig, load_model};
-use crate::ops::Backend;
+use crate::model::{CausalLm, ModelConfig, check_device, load_model};
+use crate::ops::{self, Backend};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::Weights;
 
@@ -67,8 +67,14 @@ impl Engine {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, EngineError> {
         options.check()?;
-        let backend = Backend::cpu(options.threads)?;
+        let backend = Backend::open(options.device, options.threads)?;
         let weights = Weights::open(path)?;
+        let config = ModelConfig::from_weights(&weights)?;
+        check_device(&backend, &config)?;
+        let plan = KvPlan::new(&config.layer_kv(), options.block_size, options.kv_dtype)?;
+        for group in &plan.groups {
+            ops::check_attention(&backend, &group.layout, config.num_heads, group.window)?;
+        }
         let model = load_model(&weights, &backend, progress)?;
         let text = match load_text(&weights) {
             Err(EngineError::Tokenizer(missing @ TokenizerError::NoTokenizer { .. })) => {
@@ -76,8 +82,12 @@ impl Engine {
             }
             other => Ok(other?),
         };
-        let plan = KvPlan::new(&model.layer_kv(), options.block_size, options.kv_dtype)?;
-        let num_blocks = memory::num_blocks(&plan, &options, model.config().context_length)?;
+        let num_blocks = memory::num_blocks(
+            &plan,
+            &options,
+            model.config().context_length,
+            backend.free_device_memory()?,
+        )?;
         let num_slots = memory::num_slots(&plan, &options)?;
         let cache = KvCache::new(&backend, plan, num_blocks, options.prefix_cache)?
             .with_slots(num_slots, options.snapshot_tokens)?;
@@ -165,6 +175,11 @@ impl Engine {
     /// The arithmetic in words: backend and instruction set, KV element type, longwick's version.
     pub fn arithmetic(&self) -> String {
         identity::arithmetic(&self.backend, &self.options)
+    }
+
+    /// Whether a result depends on its tokens alone, and not on what is computed beside it.
+    pub fn is_batch_invariant(&self) -> bool {
+        self.backend.is_batch_invariant()
     }
 
     /// Worker threads.

@@ -3,6 +3,7 @@
 use super::{EngineError, EngineOptions};
 use crate::kv::KvPlan;
 use crate::model::WeightPlacement;
+use crate::ops::available_memory;
 
 /// What a loaded model holds in memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -74,10 +75,13 @@ impl std::fmt::Display for MemoryReport {
 }
 
 /// Pages the pool gets: by setting, or what one whole context needs in every group, half of the free memory at most.
+///
+/// `device_memory`: free bytes of the device's own memory, where the pool lies there.
 pub(super) fn num_blocks(
     plan: &KvPlan,
     options: &EngineOptions,
     context_length: usize,
+    device_memory: Option<u64>,
 ) -> Result<usize, EngineError> {
     let bytes = match options.kv_pool_bytes {
         Some(bytes) => bytes,
@@ -86,7 +90,8 @@ pub(super) fn num_blocks(
             let context = context_length + options.max_batch_tokens.min(context_length);
             let blocks = context.div_ceil(plan.block_size) * plan.groups.len();
             let wanted = blocks as u64 * plan.page_bytes as u64;
-            available_memory().map_or(wanted, |available| wanted.min(available / 2))
+            let available = device_memory.or_else(available_memory);
+            available.map_or(wanted, |available| wanted.min(available / 2))
         }
     };
     let blocks = usize::try_from(bytes / plan.page_bytes as u64).unwrap_or(usize::MAX);
@@ -124,12 +129,4 @@ pub(super) fn num_slots(plan: &KvPlan, options: &EngineOptions) -> Result<usize,
         return Err(EngineError::Setting { setting: "state_pool_bytes", reason });
     }
     Ok(slots.min(u32::MAX as usize))
-}
-
-/// Memory the system can lend without swapping, in bytes, where the system says it.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    kib.checked_mul(1024)
 }

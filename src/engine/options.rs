@@ -3,11 +3,13 @@
 use std::num::NonZeroUsize;
 
 use super::{EngineError, KvDirectoryOptions};
-use crate::ops::KvDtype;
+use crate::ops::{DeviceChoice, KvDtype};
 
 /// How a model is run.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
+    /// Where the model runs.
+    pub device: DeviceChoice,
     /// Worker threads; `None`: all cores.
     pub threads: Option<NonZeroUsize>,
     /// Element type of cached keys and values.
@@ -34,6 +36,7 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> Self {
         Self {
+            device: DeviceChoice::Cpu,
             threads: None,
             kv_dtype: KvDtype::F32,
             kv_pool_bytes: None,

@@ -1,6 +1,6 @@
 //! [`ForwardBatch`]: what one forward pass computes, made by the scheduler and handed to the model explicitly.
 
-use crate::ops::StateSlots;
+use crate::ops::{StateSlots, StepRows};
 
 /// One sequence's blocks in one group.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +44,13 @@ pub struct QueryRows {
     pub cu_seqlens_q: Vec<u32>,
     /// `[rows]`.
     pub positions: Vec<u32>,
+}
+
+impl QueryRows {
+    /// As the operations take them.
+    pub fn as_step(&self) -> StepRows<'_> {
+        StepRows { cu_seqlens_q: &self.cu_seqlens_q, positions: &self.positions }
+    }
 }
 
 impl ForwardBatch {

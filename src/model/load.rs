@@ -5,7 +5,7 @@ use super::layers::LayerLoader;
 use super::{
     CausalLm, ModelError, WeightPlacement, gemma3, gemma4, gpt_oss, llama, qwen3, qwen3_5, qwen3_moe,
 };
-use crate::ops::Backend;
+use crate::ops::{Backend, RopeLayout};
 use crate::weights::{TensorHeads, Weights};
 
 /// Loads the model that `weights` hold. `progress(loaded, total)` counts bytes on disk.
@@ -44,4 +44,21 @@ fn load(loader: &mut LayerLoader<'_>) -> Result<Box<dyn CausalLm>, ModelError> {
         Family::Gemma3 => gemma3::load(loader),
         Family::Gemma4 => gemma4::load(loader),
     }
+}
+
+/// Refuses a model with layers that the backend's device has no kernels for.
+///
+/// # Errors
+/// [`ModelError::Op`] names the first.
+pub fn check_device(backend: &Backend, config: &ModelConfig) -> Result<(), ModelError> {
+    if config.experts.is_some() {
+        backend.require_cpu("a mixture of experts")?;
+    }
+    if config.recurrent.is_some() {
+        backend.require_cpu("a layer of Gated DeltaNet")?;
+    }
+    if config.rope_layout == RopeLayout::Interleaved {
+        backend.require_cpu("rotation of neighbouring elements (GGUF files of the llama architecture)")?;
+    }
+    Ok(())
 }

@@ -18,7 +18,7 @@ pub use config::{
     Activation, ExpertSettings, Family, HeadSource, ModelConfig, RecurrentSettings, RopeSettings,
 };
 pub use layers::WeightPlacement;
-pub use load::{load_model, measure_model};
+pub use load::{check_device, load_model, measure_model};
 
 use crate::kv::{KvPlan, LayerKv};
 use crate::ops::{KvArena, OpError};

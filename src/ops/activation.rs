@@ -1,16 +1,25 @@
 //! Elementwise operations.
+#[cfg(feature = "cuda")]
+use super::device::cuda;
 use super::{Backend, OpError};
 use crate::ops::{
     cpu::{self, elementwise::Elementwise},
     tensors::{F32View, from_elements, require_shape},
 };
 use candle_core::Tensor;
+#[cfg(feature = "kernels")]
+use longwick_kernels::Activation;
 
 /// `x + y`, same shape.
 ///
 /// # Errors
 /// [`OpError::Shape`] when the shapes differ.
 pub fn add(backend: &Backend, x: &Tensor, y: &Tensor) -> Result<Tensor, OpError> {
+    #[cfg(feature = "cuda")]
+    if backend.cuda().is_some() {
+        require_shape(y, "y", x.dims())?;
+        return cuda::add(x, y);
+    }
     binary(backend, cpu::elementwise::Add, ("x", x), ("y", y))
 }
 
@@ -19,6 +28,10 @@ pub fn add(backend: &Backend, x: &Tensor, y: &Tensor) -> Result<Tensor, OpError>
 /// # Errors
 /// As every operation: a tensor that is not a contiguous f32 one of the backend's device.
 pub fn scale(backend: &Backend, x: &Tensor, factor: f32) -> Result<Tensor, OpError> {
+    #[cfg(feature = "cuda")]
+    if backend.cuda().is_some() {
+        return cuda::scale(x, factor);
+    }
     binary(backend, cpu::elementwise::Scale { factor }, ("x", x), ("x", x))
 }
 
@@ -30,6 +43,10 @@ pub fn scale(backend: &Backend, x: &Tensor, factor: f32) -> Result<Tensor, OpErr
 /// # Source
 /// Shazeer 2020, GLU Variants Improve Transformer.
 pub fn silu_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+    #[cfg(feature = "kernels")]
+    if let Backend::Device(device) = backend {
+        return gated(device, gate, up, Activation::Silu);
+    }
     binary(backend, cpu::elementwise::SiluMul, ("gate", gate), ("up", up))
 }
 
@@ -38,6 +55,11 @@ pub fn silu_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor,
 /// # Errors
 /// [`OpError::Shape`] when the shapes differ.
 pub fn sigmoid_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+    #[cfg(feature = "cuda")]
+    if backend.cuda().is_some() {
+        require_shape(up, "up", gate.dims())?;
+        return cuda::sigmoid_mul(gate, up);
+    }
     binary(backend, cpu::elementwise::SigmoidMul, ("gate", gate), ("up", up))
 }
 
@@ -52,6 +74,10 @@ pub fn sigmoid_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tens
 /// # Source
 /// Hendrycks and Gimpel 2016, Gaussian Error Linear Units.
 pub fn gelu_tanh_mul(backend: &Backend, gate: &Tensor, up: &Tensor) -> Result<Tensor, OpError> {
+    #[cfg(feature = "kernels")]
+    if let Backend::Device(device) = backend {
+        return gated(device, gate, up, Activation::GeluTanh);
+    }
     binary(backend, cpu::elementwise::GeluTanhMul, ("gate", gate), ("up", up))
 }
 
@@ -71,6 +97,10 @@ pub fn clamped_swiglu(
     limit: f32,
 ) -> Result<Tensor, OpError> {
     require_positive("limit", limit)?;
+    #[cfg(feature = "kernels")]
+    if let Backend::Device(device) = backend {
+        return gated(device, gate, up, Activation::ClampedSwiglu { alpha, limit });
+    }
     let op = cpu::elementwise::ClampedSwiglu { alpha, limit };
     binary(backend, op, ("gate", gate), ("up", up))
 }
@@ -94,6 +124,10 @@ pub fn gelu(backend: &Backend, x: &Tensor) -> Result<Tensor, OpError> {
 /// [`OpError::Value`] when the cap is not positive and finite.
 pub fn soft_cap(backend: &Backend, x: &Tensor, cap: f32) -> Result<Tensor, OpError> {
     require_positive("cap", cap)?;
+    #[cfg(feature = "cuda")]
+    if backend.cuda().is_some() {
+        return cuda::soft_cap(x, cap);
+    }
     binary(backend, cpu::elementwise::SoftCap { cap }, ("x", x), ("x", x))
 }
 
@@ -104,6 +138,18 @@ fn require_positive(argument: &'static str, value: f32) -> Result<(), OpError> {
     Err(OpError::Value { argument, expected: "positive and finite".to_owned(), found: value.to_string() })
 }
 
+/// A gated activation's kernel, on tensors of one shape.
+#[cfg(feature = "kernels")]
+fn gated(
+    device: &super::device::DeviceBackend,
+    gate: &Tensor,
+    up: &Tensor,
+    activation: Activation,
+) -> Result<Tensor, OpError> {
+    require_shape(up, "up", gate.dims())?;
+    super::device::gated(device, gate, up, activation)
+}
+
 fn binary(
     backend: &Backend,
     op: impl Elementwise,
@@ -111,7 +157,7 @@ fn binary(
     y: (&'static str, &Tensor),
 ) -> Result<Tensor, OpError> {
     require_shape(y.1, y.0, x.1.dims())?;
-    let Backend::Cpu(cpu) = backend;
+    let cpu = backend.host();
     let (left, right) = (F32View::of(x.1, x.0)?, F32View::of(y.1, y.0)?);
     from_elements(cpu::elementwise::apply(cpu, op, &left, &right), x.1.dims())
 }

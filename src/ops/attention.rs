@@ -1,5 +1,5 @@
 //! Causal attention over paged keys and values.
-use super::{Backend, KvArena, KvPageLayout, OpError, kv_arena::check_layer};
+use super::{Backend, KvArena, KvPageLayout, OpError, StepAttention, kv_arena::check_layer};
 use crate::ops::{cpu, tensors::F32View, tensors::from_elements};
 use candle_core::Tensor;
 
@@ -36,6 +36,8 @@ pub struct AttentionInput<'a> {
     pub sinks: Option<&'a [f32]>,
     /// cap * tanh(score / cap).
     pub soft_cap: Option<f32>,
+    /// Where a device finds the plan that was made of the same rows and sequences; `None`: it plans this call by itself.
+    pub prepared: Option<StepAttention<'a>>,
 }
 
 /// Causal paged attention: `[rows, q_heads * dim]`. Query head h attends to kv head `h / (q_heads / kv_heads)`.
@@ -66,11 +68,38 @@ pub fn paged_attention(backend: &Backend, input: &AttentionInput<'_>) -> Result<
     for index in 0..input.sequences.len() {
         check_sequence(input, index)?;
     }
-    let Backend::Cpu(cpu) = backend;
+    #[cfg(feature = "kernels")]
+    if let Backend::Device(device) = backend {
+        return super::device::paged_attention(device, input);
+    }
+    let cpu = backend.host();
     let q = F32View::of(input.q, "q")?;
     let mut output = vec![0.0; rows * q_heads * dim];
     cpu::attention::paged_attention(cpu, input, &q, q_heads, &mut output);
     from_elements(output, (rows, q_heads * dim))
+}
+
+/// Refuses layers that the backend has no attention for.
+///
+/// # Errors
+/// [`OpError::Kernel`] says which types, head or block size a device has no kernel for; the CPU takes every valid layout.
+///
+/// [`OpError::Kernel`]: OpError
+pub fn check_attention(
+    backend: &Backend,
+    layout: &KvPageLayout,
+    q_heads: usize,
+    window: Option<u32>,
+) -> Result<(), OpError> {
+    layout.validate()?;
+    match backend {
+        Backend::Cpu(_) => {
+            let (_, _) = (q_heads, window);
+            Ok(())
+        }
+        #[cfg(feature = "kernels")]
+        Backend::Device(_) => super::device::check_attention(layout, q_heads, window),
+    }
 }
 
 fn refuse<T>(

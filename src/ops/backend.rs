@@ -1,15 +1,55 @@
 //! Where operations run.
+#[cfg(feature = "kernels")]
+use super::device::DeviceBackend;
 use super::{
-    OpError,
+    InstructionSet, OpError,
     cpu::{row_buffers::RowBuffers, workers::Workers},
 };
 use std::{num::NonZeroUsize, sync::Arc};
+
+/// A device, as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// The host's processor.
+    #[default]
+    Cpu,
+    /// The emulator of the CUDA kernels.
+    Emu,
+    /// An NVIDIA GPU.
+    Cuda {
+        /// Its number among those that the driver shows.
+        ordinal: usize,
+    },
+}
+
+impl DeviceChoice {
+    /// Refuses a device that the build does not have.
+    ///
+    /// # Errors
+    /// [`OpError::NoDevice`] says how to get it.
+    pub fn require(self) -> Result<(), OpError> {
+        match self {
+            Self::Emu if !cfg!(feature = "emu") => Err(OpError::NoDevice {
+                device: "emu",
+                remedy: "`cargo build --release --features emu` builds one that has it",
+            }),
+            Self::Cuda { .. } if !cfg!(feature = "cuda") => Err(OpError::NoDevice {
+                device: "cuda",
+                remedy: "scripts/build_cuda.sh builds one that has it, and README.md says what that needs",
+            }),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// Where operations run.
 #[derive(Clone)]
 pub enum Backend {
     /// The host's processor.
     Cpu(Arc<CpuBackend>),
+    /// The kernels, on a GPU or on their emulator.
+    #[cfg(feature = "kernels")]
+    Device(Arc<DeviceBackend>),
 }
 
 /// Threads and instruction set of the CPU backend.
@@ -20,76 +60,6 @@ pub struct CpuBackend {
     buffers: RowBuffers,
     threads: usize,
     instruction_set: InstructionSet,
-}
-
-/// The vector instructions that the CPU kernels use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum InstructionSet {
-    /// AVX-512 F, BW, DQ, VL and VNNI.
-    Avx512,
-    /// AVX2 with FMA and F16C.
-    Avx2,
-    /// Plain Rust; runs everywhere.
-    Portable,
-}
-
-impl InstructionSet {
-    /// All, fastest first.
-    pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
-
-    /// Whether this processor has it.
-    pub fn is_available(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => {
-                Self::Avx2.is_available()
-                    && is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512vnni")
-            }
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => {
-                is_x86_feature_detected!("avx2")
-                    && is_x86_feature_detected!("fma")
-                    && is_x86_feature_detected!("f16c")
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 | Self::Avx2 => false,
-            Self::Portable => true,
-        }
-    }
-
-    /// Those that this processor has, fastest first.
-    pub fn available() -> Vec<Self> {
-        Self::ALL.into_iter().filter(|set| set.is_available()).collect()
-    }
-
-    /// The name that `LONGWICK_ISA` takes: `avx512`, `avx2` or `portable`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Avx512 => "avx512",
-            Self::Avx2 => "avx2",
-            Self::Portable => "portable",
-        }
-    }
-
-    /// The set that is asked for by name, else the fastest there is.
-    fn choose(requested: Option<std::ffi::OsString>) -> Result<Self, OpError> {
-        let available = Self::available();
-        let Some(requested) = requested else {
-            return Ok(available[0]);
-        };
-        let requested = requested.to_string_lossy().into_owned();
-        let named = available.into_iter().find(|set| set.name() == requested);
-        named.ok_or_else(|| Self::refuse(requested))
-    }
-
-    fn refuse(requested: String) -> OpError {
-        let names: Vec<_> = Self::available().into_iter().map(Self::name).collect();
-        OpError::InstructionSet { requested, available: names.join(", ") }
-    }
 }
 
 impl CpuBackend {
@@ -155,43 +125,121 @@ impl Backend {
         )?)))
     }
 
+    /// The device that is asked for. `threads` work on the host, where the device is one, and beside it.
+    ///
+    /// # Errors
+    /// [`OpError::NoDevice`] when the build has no such device; [`OpError::Driver`] when the machine has none; as [`Self::cpu`].
+    pub fn open(choice: DeviceChoice, threads: Option<NonZeroUsize>) -> Result<Self, OpError> {
+        choice.require()?;
+        let cpu = Self::cpu(threads)?;
+        #[cfg(feature = "emu")]
+        if choice == DeviceChoice::Emu {
+            return Ok(Self::Device(Arc::new(DeviceBackend::emu(Arc::clone(cpu.host())))));
+        }
+        #[cfg(feature = "cuda")]
+        if let DeviceChoice::Cuda { ordinal } = choice {
+            return Ok(Self::Device(Arc::new(DeviceBackend::cuda(ordinal, Arc::clone(cpu.host()))?)));
+        }
+        Ok(cpu)
+    }
+
+    /// The host's threads: those that the CPU computes on, and those that load weights for a device.
+    pub fn host(&self) -> &Arc<CpuBackend> {
+        match self {
+            Self::Cpu(cpu) => cpu,
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => device.host(),
+        }
+    }
+
+    /// The GPU, where the backend is one.
+    #[cfg(feature = "cuda")]
+    pub(super) fn cuda(&self) -> Option<&super::device::cuda::CudaPlace> {
+        match self {
+            Self::Cpu(_) => None,
+            Self::Device(device) => device.as_cuda(),
+        }
+    }
+
+    /// Refuses what only the CPU runs: an operation without a kernel, or a kind of layer that needs one.
+    ///
+    /// # Errors
+    /// [`OpError::NotOnDevice`] on a device.
+    pub fn require_cpu(&self, operation: &'static str) -> Result<(), OpError> {
+        self.only_cpu(operation).map(|_| ())
+    }
+
+    /// The CPU, for an operation without a kernel.
+    #[cfg_attr(not(feature = "kernels"), expect(unused_variables, reason = "nothing but the CPU is there"))]
+    pub(super) fn only_cpu(&self, operation: &'static str) -> Result<&CpuBackend, OpError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu),
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => Err(OpError::NotOnDevice { operation, device: device.name() }),
+        }
+    }
+
     /// The candle device activations live on.
     pub fn device(&self) -> candle_core::Device {
         match self {
             Self::Cpu(_) => candle_core::Device::Cpu,
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => device.candle(),
         }
     }
 
-    /// For run records: `cpu/avx512`, `cpu/avx2+fma`, `cpu/portable`.
+    /// For run records: `cpu/avx512`, `cpu/avx2+fma`, `cpu/portable`, `emu`, `cuda/sm_89`.
     pub fn arithmetic(&self) -> String {
         match self {
             Self::Cpu(cpu) => match cpu.instruction_set {
                 InstructionSet::Avx2 => "cpu/avx2+fma".to_owned(),
                 other => format!("cpu/{}", other.name()),
             },
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => device.arithmetic(),
+        }
+    }
+
+    /// Whether a row's bits depend on that row alone, whatever else is computed with it. On CUDA they do not: candle's matrix
+    /// products add up in an order that the number of rows decides.
+    pub fn is_batch_invariant(&self) -> bool {
+        match self {
+            Self::Cpu(_) => true,
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => device.is_batch_invariant(),
+        }
+    }
+
+    /// Whether operations take tensors without rows. The CUDA driver refuses to allocate nothing.
+    pub fn takes_empty_rows(&self) -> bool {
+        match self {
+            Self::Cpu(_) => true,
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => device.takes_empty_rows(),
+        }
+    }
+
+    /// Free bytes of the device's own memory; `None` where pools lie in the host's.
+    ///
+    /// # Errors
+    /// [`OpError::Driver`].
+    pub fn free_device_memory(&self) -> Result<Option<u64>, OpError> {
+        match self {
+            Self::Cpu(_) => Ok(None),
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => device.free_memory(),
         }
     }
 
     /// Number of threads.
     pub fn threads(&self) -> usize {
-        match self {
-            Self::Cpu(cpu) => cpu.threads,
-        }
+        self.host().threads
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_instruction_set_is_chosen_by_name_or_refused_with_what_there_is() {
-        assert_eq!(InstructionSet::choose(None).unwrap(), InstructionSet::available()[0]);
-        assert_eq!(InstructionSet::choose(Some("portable".into())).unwrap(), InstructionSet::Portable);
-        let error = InstructionSet::choose(Some("sse9".into())).unwrap_err().to_string();
-        assert!(error.starts_with("instruction set \"sse9\" is not available; this processor has: "));
-        assert!(error.ends_with("portable"));
-    }
 
     #[test]
     fn run_records_name_the_arithmetic() {

@@ -34,7 +34,7 @@ pub fn causal_conv(
     let shape = &batch.layout.shape;
     require_shape(x, "x", &[tokens, shape.channels()])?;
     require_shape(weight, "weight", &[shape.conv_kernel, shape.channels()])?;
-    let Backend::Cpu(cpu) = backend;
+    let cpu = backend.only_cpu("causal convolution")?;
     let (elements, weight) = (F32View::of(x, "x")?, F32View::of(weight, "weight")?);
     from_elements(cpu::causal_conv::causal_conv(cpu, &elements, &weight, batch, arena), x.dims())
 }

@@ -8,7 +8,7 @@ use super::{
         simd::{self, LANES},
         threads::SharedOutput,
     },
-    tensors::from_elements,
+    tensors::{check_indices, from_elements},
 };
 use candle_core::Tensor;
 use std::marker::PhantomData;
@@ -18,13 +18,14 @@ use std::marker::PhantomData;
 /// # Errors
 /// [`OpError::Index`] when an id is not below [`PackedMatrix::out_features`].
 pub fn embedding(backend: &Backend, table: &PackedMatrix, ids: &[u32]) -> Result<Tensor, OpError> {
-    let Backend::Cpu(cpu) = backend;
-    let limit = table.out_features();
-    if let Some((position, id)) = ids.iter().enumerate().find(|(_, id)| **id as usize >= limit) {
-        return Err(OpError::Index { argument: "ids", position, index: u64::from(*id), limit: limit as u64 });
+    check_indices("ids", ids, table.out_features())?;
+    #[cfg(feature = "cuda")]
+    if let Some(matrix) = table.on_cuda() {
+        return matrix.embedding(ids);
     }
+    let cpu = backend.host();
     let width = table.in_features();
-    let panels = table.panels();
+    let panels = table.panels()?;
     let mut elements = vec![0.0; ids.len() * width];
     let out = SharedOutput::new(&mut elements);
     let scratch = || vec![0.0; panels.padded_in * LANES];

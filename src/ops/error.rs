@@ -97,6 +97,34 @@ pub enum OpError {
         /// The system's answer.
         reason: String,
     },
+    /// The build has no such device.
+    #[error("this build of longwick has no {device} device; {remedy}")]
+    NoDevice {
+        /// What was asked for.
+        device: &'static str,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// The operation has no kernel yet.
+    #[error("{operation} does not run on {device} yet; it does on the CPU")]
+    NotOnDevice {
+        /// The operation, or the kind of layer.
+        operation: &'static str,
+        /// The device.
+        device: &'static str,
+    },
+    /// The driver, or a library beside it, refused.
+    #[error("CUDA device {ordinal}: {reason}")]
+    Driver {
+        /// The device's number.
+        ordinal: usize,
+        /// What the driver says.
+        reason: String,
+    },
+    /// A kernel refused its arguments, or did not come to its end.
+    #[cfg(feature = "kernels")]
+    #[error(transparent)]
+    Kernel(#[from] longwick_kernels::KernelError),
     /// Candle refused.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),

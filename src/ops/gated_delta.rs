@@ -55,7 +55,7 @@ pub fn gated_delta(
     require_shape(input.decay, "decay", &[tokens, shape.value_heads])?;
     require_shape(input.a_log, "a_log", &[shape.value_heads])?;
     require_shape(input.dt_bias, "dt_bias", &[shape.value_heads])?;
-    let Backend::Cpu(cpu) = backend;
+    let cpu = backend.only_cpu("the gated delta rule")?;
     let rows = cpu::gated_delta::Rows {
         qkv: &F32View::of(input.qkv, "qkv")?,
         beta: &F32View::of(input.beta, "beta")?,

@@ -1,5 +1,6 @@
 //! Pages of cached keys and values: their element types, their layout, and the one byte arena they are drawn from.
 use super::{Backend, OpError, region::Region};
+use std::borrow::Cow;
 
 /// Element type of cached keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -28,6 +29,9 @@ pub(crate) const PANEL_KEYS: usize = 16;
 pub(crate) const MAX_HEAD_DIM: usize = 512;
 
 /// Shape of a group's pages. A page holds `block_size` tokens' keys and values of `layers_per_page` layers.
+///
+/// A page takes as many bytes on every backend; a device has heads of multiples of 16 elements, and its own layout, which
+/// `device/attention.rs` says.
 ///
 /// # Layout on the CPU
 /// Layer by layer, and in a layer head by head:
@@ -107,8 +111,7 @@ impl KvArena {
     /// # Errors
     /// [`OpError::Memory`] when the size overflows, a page is empty, or the system refuses the address space.
     pub fn new(backend: &Backend, page_bytes: usize, num_pages: usize) -> Result<Self, OpError> {
-        let Backend::Cpu(_) = backend;
-        let pages = Region::new("KV arena", "page", page_bytes, num_pages)?;
+        let pages = Region::on(backend, "KV arena", "page", page_bytes, num_pages)?;
         Ok(Self { pages, slots: Region::empty("slot") })
     }
 
@@ -139,18 +142,26 @@ impl KvArena {
         self.pages.copy(pairs)
     }
 
-    /// The raw bytes of a page (snapshots, tests).
+    /// The raw bytes of a page, or a GPU's copied (snapshots, tests).
     ///
     /// # Errors
-    /// [`OpError::Index`].
-    pub fn page(&self, page: u32) -> Result<&[u8], OpError> {
+    /// [`OpError::Index`]; [`OpError::Driver`].
+    pub fn page(&self, page: u32) -> Result<Cow<'_, [u8]>, OpError> {
         self.pages.item(page)
     }
 
-    /// The raw bytes of a page, to be filled (snapshots, tests).
+    /// Fills a page from its start, wherever it lies (snapshots).
     ///
     /// # Errors
-    /// [`OpError::Index`].
+    /// [`OpError::Index`]; [`OpError::Value`] for more bytes than a page has; [`OpError::Driver`].
+    pub fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), OpError> {
+        self.pages.write(page, bytes)
+    }
+
+    /// The raw bytes of a page in the host's memory, to be filled (tests).
+    ///
+    /// # Errors
+    /// [`OpError::Index`]; [`OpError::Device`] where pages lie in a GPU's memory.
     pub fn page_mut(&mut self, page: u32) -> Result<&mut [u8], OpError> {
         self.pages.item_mut(page)
     }
@@ -177,7 +188,7 @@ impl KvArena {
     ///
     /// # Errors
     /// [`OpError::Index`].
-    pub fn slot(&self, slot: u32) -> Result<&[u8], OpError> {
+    pub fn slot(&self, slot: u32) -> Result<Cow<'_, [u8]>, OpError> {
         self.slots.item(slot)
     }
 
@@ -202,6 +213,18 @@ impl KvArena {
     /// Bytes from one page to the next.
     pub(crate) fn page_stride(&self) -> usize {
         self.pages.stride()
+    }
+
+    /// All pages as kernels read them.
+    #[cfg(feature = "kernels")]
+    pub(crate) fn pool(&self) -> longwick_kernels::View<'_> {
+        self.pages.view()
+    }
+
+    /// All pages as kernels write them.
+    #[cfg(feature = "kernels")]
+    pub(crate) fn pool_mut(&mut self) -> longwick_kernels::ViewMut<'_> {
+        self.pages.view_mut()
     }
 
     /// Where the state slots start; slot s lies `s * slot_stride()` bytes on.

@@ -31,7 +31,7 @@ pub fn layer_norm(
     };
     require_shape(weight, "weight", &[n])?;
     require_shape(bias, "bias", &[n])?;
-    let Backend::Cpu(cpu) = backend;
+    let cpu = backend.only_cpu("layer norm")?;
     let (elements, weight, bias) =
         (F32View::of(x, "x")?, F32View::of(weight, "weight")?, F32View::of(bias, "bias")?);
     from_elements(cpu::layer_norm::layer_norm(cpu, &elements, (&weight, &bias), eps), x.dims())

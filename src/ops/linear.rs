@@ -35,7 +35,7 @@ pub fn linear(
     weight: &PackedMatrix,
     bias: Option<&Tensor>,
 ) -> Result<Tensor, OpError> {
-    let Backend::Cpu(cpu) = backend;
+    let cpu = backend.host();
     let (rows, in_features) = matrix_dims(x, "x")?;
     if in_features != weight.in_features() {
         return Err(OpError::Shape {
@@ -47,6 +47,11 @@ pub fn linear(
     if let Some(bias) = bias {
         require_shape(bias, "bias", &[weight.out_features()])?;
     }
+    #[cfg(feature = "cuda")]
+    if let Some(matrix) = weight.on_cuda() {
+        return matrix.linear(x, bias);
+    }
+    let panels = weight.panels()?;
     let bias = bias.map(|bias| F32View::of(bias, "bias")).transpose()?;
     let x = F32View::of(x, "x")?;
     // SAFETY: the panels cover all columns, and each panel's sums are stored for every row.
@@ -54,7 +59,7 @@ pub fn linear(
         filled_by(rows * weight.out_features(), |out| {
             let elements = &SharedOutput::new(out);
             let out = LinearOutput { elements, out_features: weight.out_features(), bias: bias.as_deref() };
-            let call = Call { cpu, panels: weight.panels(), in_features, out };
+            let call = Call { cpu, panels, in_features, out };
             if rows > 0 {
                 with_format!(
                     call.panels.dtype,

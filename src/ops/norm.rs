@@ -1,5 +1,5 @@
 //! Root-mean-square norm.
-use super::{Backend, OpError};
+use super::{Backend, OpError, add};
 use crate::ops::{
     cpu,
     tensors::{F32View, from_elements, require_shape},
@@ -27,9 +27,35 @@ pub fn rms_norm(backend: &Backend, x: &Tensor, weight: &Tensor, eps: f32) -> Res
         });
     };
     require_shape(weight, "weight", &[n])?;
-    let Backend::Cpu(cpu) = backend;
+    #[cfg(feature = "kernels")]
+    if let Backend::Device(device) = backend {
+        return super::device::rms_norm(device, x, weight, eps);
+    }
+    let cpu = backend.host();
     let (elements, weight) = (F32View::of(x, "x")?, F32View::of(weight, "weight")?);
     from_elements(cpu::norm::rms_norm(cpu, &elements, &weight, eps), x.dims())
+}
+
+/// `x + residual`, and its RMS norm: both of x's shape.
+///
+/// # Errors
+/// As [`rms_norm`]; [`OpError::Shape`] when the two differ in shape.
+pub fn add_rms_norm(
+    backend: &Backend,
+    x: &Tensor,
+    residual: &Tensor,
+    weight: &Tensor,
+    eps: f32,
+) -> Result<(Tensor, Tensor), OpError> {
+    #[cfg(feature = "kernels")]
+    if let Backend::Device(device) = backend {
+        require_shape(residual, "residual", x.dims())?;
+        require_shape(weight, "weight", &x.dims()[x.dims().len().saturating_sub(1)..])?;
+        return super::device::add_rms_norm(device, x, residual, weight, eps);
+    }
+    let sum = add(backend, x, residual)?;
+    let normed = rms_norm(backend, &sum, weight, eps)?;
+    Ok((sum, normed))
 }
 
 #[cfg(test)]

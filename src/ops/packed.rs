@@ -15,14 +15,24 @@ const HUGE_PAGE_BYTES: usize = 4 << 20;
 
 /// A weight matrix repacked once for the backend; quantised weights stay quantised.
 ///
-/// On the CPU: panels of sixteen output features, at most 3 % larger than the file's tensor (plus what fills up the last panel).
+/// On the CPU and the emulator: panels of sixteen output features, at most 3 % larger than the file's tensor (plus what fills up
+/// the last panel). On CUDA: the file's elements, as candle multiplies by them.
 pub struct PackedMatrix {
     dtype: WeightDtype,
     out_features: usize,
     in_features: usize,
-    layout: PackedLayout,
-    /// `None` for a matrix that was only measured.
-    data: Option<MmapMut>,
+    packed: Packed,
+}
+
+/// Where and how the weights lie.
+enum Packed {
+    /// Nowhere: the matrix was only measured.
+    Measured(PackedLayout),
+    /// In panels, in the host's memory.
+    Panels(PackedLayout, MmapMut),
+    /// On a GPU.
+    #[cfg(feature = "cuda")]
+    Cuda(super::device::cuda::CudaMatrix),
 }
 
 /// What the panels of a matrix take.
@@ -50,7 +60,13 @@ impl PackedMatrix {
     /// [`OpError::WeightData`] when the shape is not two positive numbers, when rows are not whole blocks, or when the data's
     /// length is not what shape and dtype ask for; [`OpError::Memory`].
     pub fn pack(backend: &Backend, tensor: &TensorView<'_>) -> Result<Self, OpError> {
-        let Backend::Cpu(cpu) = backend;
+        #[cfg(feature = "cuda")]
+        if let Some(place) = backend.cuda() {
+            let (out_features, in_features, _) = with_format!(tensor.dtype, F => file_layout::<F>(tensor))?;
+            let packed = Packed::Cuda(super::device::cuda::CudaMatrix::new(place, tensor)?);
+            return Ok(Self { dtype: tensor.dtype, out_features, in_features, packed });
+        }
+        let cpu = backend.host();
         with_format!(tensor.dtype, F => Self::pack_as::<F>(cpu, tensor))
     }
 
@@ -69,7 +85,8 @@ impl PackedMatrix {
                 pack_panel::<F>(&tensor.data[rows.start * row_bytes..rows.end * row_bytes], row_bytes, out);
             }
         });
-        Ok(Self { dtype: tensor.dtype, out_features, in_features, layout, data: Some(data) })
+        let packed = Packed::Panels(layout, data);
+        Ok(Self { dtype: tensor.dtype, out_features, in_features, packed })
     }
 
     /// A `[out, in]` matrix of which the size alone is known, for planning: [`Self::packed_bytes`] is what packing it would
@@ -93,7 +110,7 @@ impl PackedMatrix {
         }
         let layout = with_format!(dtype, F => PackedLayout::new::<F>(out_features, in_features));
         let layout = layout.ok_or_else(|| refused("a packed size in the address space".to_owned()))?;
-        Ok(Self { dtype, out_features, in_features, layout, data: None })
+        Ok(Self { dtype, out_features, in_features, packed: Packed::Measured(layout) })
     }
 
     /// Rows of the file's tensor: output features.
@@ -108,17 +125,36 @@ impl PackedMatrix {
 
     /// Bytes held in memory.
     pub fn packed_bytes(&self) -> usize {
-        self.layout.bytes
+        match &self.packed {
+            Packed::Measured(layout) | Packed::Panels(layout, _) => layout.bytes,
+            #[cfg(feature = "cuda")]
+            Packed::Cuda(matrix) => matrix.bytes(),
+        }
     }
 
-    /// As the kernels see it.
-    pub(super) fn panels(&self) -> Panels<'_> {
-        Panels {
-            dtype: self.dtype,
-            out_features: self.out_features,
-            padded_in: self.layout.padded_in,
-            panel_bytes: self.layout.panel_bytes,
-            data: self.data.as_deref().unwrap_or_default(),
+    /// As the CPU's kernels see it.
+    ///
+    /// # Errors
+    /// [`OpError::Device`] for a matrix that lies elsewhere, or nowhere.
+    pub(super) fn panels(&self) -> Result<Panels<'_>, OpError> {
+        match &self.packed {
+            Packed::Panels(layout, data) => Ok(Panels {
+                dtype: self.dtype,
+                out_features: self.out_features,
+                padded_in: layout.padded_in,
+                panel_bytes: layout.panel_bytes,
+                data,
+            }),
+            _ => Err(OpError::Device { argument: "weight" }),
+        }
+    }
+
+    /// As candle multiplies by it, where it lies on a GPU.
+    #[cfg(feature = "cuda")]
+    pub(super) fn on_cuda(&self) -> Option<&super::device::cuda::CudaMatrix> {
+        match &self.packed {
+            Packed::Cuda(matrix) => Some(matrix),
+            _ => None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Rotary position embedding.
-use super::{Backend, OpError};
+use super::{Backend, OpError, StepList, rms_norm};
 use crate::ops::{
     cpu,
-    tensors::{F32View, from_elements},
+    tensors::{F32View, from_elements, require_shape},
 };
 use candle_core::Tensor;
 
@@ -19,10 +19,19 @@ pub enum RopeLayout {
 ///
 /// The angle is rounded to f32, as the models were trained; its cosine and sine are taken in f64 and rounded once.
 pub struct RopeAngles {
-    cos: Vec<f32>,
-    sin: Vec<f32>,
+    table: AngleTable,
     pairs: usize,
     positions: usize,
+}
+
+/// Where the table lies.
+enum AngleTable {
+    Host {
+        cos: Vec<f32>,
+        sin: Vec<f32>,
+    },
+    #[cfg(feature = "kernels")]
+    Device(Box<super::device::DeviceAngles>),
 }
 
 impl RopeAngles {
@@ -30,20 +39,32 @@ impl RopeAngles {
     ///
     /// # Errors
     /// [`OpError::Shape`] when there are no frequencies.
-    pub fn new(
+    pub fn new<'a>(
         backend: &Backend,
-        inverse_frequencies: &[f32],
-        positions: &[u32],
+        inverse_frequencies: impl Into<StepList<'a, f32>>,
+        positions: impl Into<StepList<'a, u32>>,
         attention_scaling: f32,
     ) -> Result<Self, OpError> {
-        let pairs = inverse_frequencies.len();
+        let (frequencies, positions) = (inverse_frequencies.into(), positions.into());
+        let (pairs, rows) = (frequencies.host.len(), positions.host.len());
         if pairs == 0 {
             let expected = "at least one frequency".to_owned();
             return Err(OpError::Shape { argument: "inverse_frequencies", expected, found: vec![0] });
         }
-        let Backend::Cpu(cpu) = backend;
-        let (cos, sin) = cpu::rope::angles(cpu, inverse_frequencies, positions, attention_scaling);
-        Ok(Self { cos, sin, pairs, positions: positions.len() })
+        let table = match backend {
+            Backend::Cpu(cpu) => {
+                let (cos, sin) = cpu::rope::angles(cpu, frequencies.host, positions.host, attention_scaling);
+                AngleTable::Host { cos, sin }
+            }
+            #[cfg(feature = "kernels")]
+            Backend::Device(device) => AngleTable::Device(Box::new(super::device::DeviceAngles::new(
+                device,
+                frequencies,
+                positions,
+                attention_scaling,
+            )?)),
+        };
+        Ok(Self { table, pairs, positions: rows })
     }
 
     /// Dimensions of a head that rotate.
@@ -68,6 +89,20 @@ pub fn rope(
     angles: &RopeAngles,
     layout: RopeLayout,
 ) -> Result<Tensor, OpError> {
+    normed_rope(backend, x, None, angles, layout)
+}
+
+/// As [`rope`], of `x` or, with a norm's weight `[dim]` and epsilon, of [`rms_norm`] of it.
+///
+/// # Errors
+/// As [`rope`] and [`rms_norm`]; on a device [`OpError::NotOnDevice`] for interleaved pairs.
+pub fn normed_rope(
+    backend: &Backend,
+    x: &Tensor,
+    norm: Option<(&Tensor, f32)>,
+    angles: &RopeAngles,
+    layout: RopeLayout,
+) -> Result<Tensor, OpError> {
     let (tokens, heads, dim) = match x.dims3() {
         Ok(shape) if shape.0 == angles.positions && shape.2 >= angles.rotary_dim() => shape,
         _ => {
@@ -75,9 +110,27 @@ pub fn rope(
             return Err(OpError::Shape { argument: "x", expected, found: x.dims().to_vec() });
         }
     };
-    let Backend::Cpu(cpu) = backend;
-    let elements = F32View::of(x, "x")?;
-    let table = cpu::rope::Table { cos: &angles.cos, sin: &angles.sin, pairs: angles.pairs, layout };
+    if let Some((weight, _)) = norm {
+        require_shape(weight, "weight", &[dim])?;
+    }
+    let (cpu, cos, sin) = match (backend, &angles.table) {
+        (Backend::Cpu(cpu), AngleTable::Host { cos, sin }) => (cpu, cos, sin),
+        #[cfg(feature = "kernels")]
+        (Backend::Device(device), AngleTable::Device(table)) => {
+            if layout == RopeLayout::Interleaved {
+                return Err(OpError::NotOnDevice {
+                    operation: "rotation of neighbours",
+                    device: device.name(),
+                });
+            }
+            return super::device::rope(device, x, table, norm);
+        }
+        #[cfg(feature = "kernels")]
+        _ => return Err(OpError::Device { argument: "angles" }),
+    };
+    let normed = norm.map(|(weight, eps)| rms_norm(backend, x, weight, eps)).transpose()?;
+    let elements = F32View::of(normed.as_ref().unwrap_or(x), "x")?;
+    let table = cpu::rope::Table { cos, sin, pairs: angles.pairs, layout };
     from_elements(cpu::rope::rope(cpu, &elements, heads, dim, &table), (tokens, heads, dim))
 }
 

@@ -54,7 +54,7 @@ pub fn route(
     per_row: usize,
     normalises: bool,
 ) -> Result<Routing, OpError> {
-    let Backend::Cpu(_) = backend;
+    backend.only_cpu("routing to experts")?;
     let (rows, experts) = matrix_dims(logits, "logits")?;
     if per_row == 0 || per_row > experts {
         let expected = format!("from 1 to {experts} experts");
@@ -125,7 +125,7 @@ pub fn weighted_sum(
     outputs: &[Tensor],
     n: usize,
 ) -> Result<Tensor, OpError> {
-    let Backend::Cpu(cpu) = backend;
+    let cpu = backend.only_cpu("adding up experts")?;
     let wrong = |expected: String, found: Vec<usize>| OpError::Shape { argument: "outputs", expected, found };
     if outputs.len() != routing.groups.len() {
         return Err(wrong(format!("{} groups", routing.groups.len()), vec![outputs.len()]));

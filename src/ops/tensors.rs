@@ -9,27 +9,31 @@ pub(crate) struct F32View<'a> {
     range: Range<usize>,
 }
 
+/// Where the elements of a contiguous f32 tensor lie in its storage.
+pub(crate) fn contiguous_f32(tensor: &Tensor, argument: &'static str) -> Result<Range<usize>, OpError> {
+    if tensor.dtype() != DType::F32 {
+        return Err(OpError::UnsupportedDtype {
+            argument: argument.to_owned(),
+            expected: "f32",
+            found: tensor.dtype().as_str().to_owned(),
+        });
+    }
+    match tensor.layout().contiguous_offsets() {
+        Some((start, end)) => Ok(start..end),
+        None => Err(OpError::NotContiguous { argument, found: tensor.dims().to_vec() }),
+    }
+}
+
 impl<'a> F32View<'a> {
     /// Borrows the elements of `tensor`, which errors call `argument`.
     ///
     /// # Errors
     /// [`OpError::UnsupportedDtype`], [`OpError::NotContiguous`] or [`OpError::Device`].
     pub(crate) fn of(tensor: &'a Tensor, argument: &'static str) -> Result<Self, OpError> {
-        if tensor.dtype() != DType::F32 {
-            return Err(OpError::UnsupportedDtype {
-                argument: argument.to_owned(),
-                expected: "f32",
-                found: tensor.dtype().as_str().to_owned(),
-            });
-        }
-        let (storage, layout) = tensor.storage_and_layout();
-        let Some((start, end)) = layout.contiguous_offsets() else {
-            return Err(OpError::NotContiguous { argument, found: tensor.dims().to_vec() });
-        };
+        let range = contiguous_f32(tensor, argument)?;
+        let (storage, _) = tensor.storage_and_layout();
         match &*storage {
-            Storage::Cpu(cpu) if cpu.as_slice::<f32>()?.len() >= end => {
-                Ok(Self { storage, range: start..end })
-            }
+            Storage::Cpu(cpu) if cpu.as_slice::<f32>()?.len() >= range.end => Ok(Self { storage, range }),
             _ => Err(OpError::Device { argument }),
         }
     }
@@ -72,6 +76,17 @@ pub(crate) fn matrix_dims(tensor: &Tensor, argument: &'static str) -> Result<(us
         expected: "two dimensions".to_owned(),
         found: tensor.dims().to_vec(),
     })
+}
+
+/// Refuses indices that are not below `limit`.
+pub(crate) fn check_indices(argument: &'static str, indices: &[u32], limit: usize) -> Result<(), OpError> {
+    match indices.iter().position(|&index| index as usize >= limit) {
+        None => Ok(()),
+        Some(position) => {
+            let (index, limit) = (u64::from(indices[position]), limit as u64);
+            Err(OpError::Index { argument, position, index, limit })
+        }
+    }
 }
 
 /// Refuses `tensor` unless its shape is `expected`.

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::weights::TensorView;
 use candle_core::Tensor;
+use std::sync::Arc;
 
 /// A 1-d tensor (norm weight, bias) as f32 on the device, `offset` added to each element (an offset of 0 changes no bit).
 ///
@@ -19,11 +20,14 @@ pub fn vector(backend: &Backend, tensor: &TensorView<'_>, offset: f32) -> Result
             reason: format!("a vector has 1 dimension, found {}", tensor.shape.len()),
         });
     };
-    let row = PackedMatrix::pack(backend, &TensorView { shape: vec![1, len], ..tensor.clone() })?;
-    let row = embedding(backend, &row, &[0])?;
-    if offset == 0.0 {
-        return Ok(row.reshape(len)?);
-    }
-    let elements = F32View::of(&row, "row")?.iter().map(|element| element + offset).collect();
-    from_elements(elements, len)
+    // Unpacked on the host, whatever the device: a few kilobytes while a model loads.
+    let host = Backend::Cpu(Arc::clone(backend.host()));
+    let row = PackedMatrix::pack(&host, &TensorView { shape: vec![1, len], ..tensor.clone() })?;
+    let row = embedding(&host, &row, &[0])?;
+    let vector = if offset == 0.0 {
+        row.reshape(len)?
+    } else {
+        from_elements(F32View::of(&row, "row")?.iter().map(|element| element + offset).collect(), len)?
+    };
+    Ok(vector.to_device(&backend.device())?)
 }

@@ -156,15 +156,15 @@ impl KvCache {
             let bytes = self.plan.groups[run.group].layout.page_bytes();
             for index in run.blocks() {
                 let listed = load.path.get(index).and_then(|&node| self.prefix.block(node, run.group));
+                known.resize(bytes, 0);
+                reader.read(&mut known)?;
                 if listed.is_some() {
                     // The cache has it, with equal bits; the checksum needs the file's.
-                    known.resize(bytes, 0);
-                    reader.read(&mut known)?;
                     continue;
                 }
                 let block = self.allocate().map_err(KvFileError::cache(&file))?;
                 arrived.pages.push((run.group, index, block));
-                reader.read(&mut self.arena.page_mut(block).map_err(op)?[..bytes])?;
+                self.arena.write_page(block, &known).map_err(op)?;
             }
         }
         Ok(())

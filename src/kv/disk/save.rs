@@ -165,7 +165,7 @@ impl KvCache {
             writer.write(&page[..self.plan.groups[group].layout.page_bytes()])?;
         }
         for &(_, slot) in &selection.states {
-            writer.write(self.arena.slot(slot).map_err(cache_error)?)?;
+            writer.write(&self.arena.slot(slot).map_err(cache_error)?)?;
         }
         writer.finish(durable)
     }

@@ -70,6 +70,7 @@ impl PackedSequences {
             window: None,
             sinks: None,
             soft_cap: None,
+            prepared: None,
         };
         Ok(ops::paged_attention(backend, &input)?)
     }

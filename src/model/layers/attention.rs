@@ -3,7 +3,7 @@
 use super::{ForwardContext, LayerLoader, Linear, RmsNorm, Rows};
 use crate::model::config::KvHeads;
 use crate::model::{ModelConfig, ModelError};
-use crate::ops::{self, AttentionInput, KvArena, PackedMatrix, SequencePages};
+use crate::ops::{self, AttentionInput, KvArena, PackedMatrix};
 use candle_core::Tensor;
 
 /// Projections, optional norms of heads, rotary embedding, cache write, attention, an optional gate, output projection.
@@ -116,19 +116,14 @@ impl Attention {
         let q = self.q_proj.forward(backend, &x)?;
         let q = self.heads(&q, self.settings.num_heads, self.q_norm.as_ref(), context, rows)?;
         let slot = context.plan.layers[self.layer];
-        let sequences: Vec<SequencePages<'_>> = context.batch.groups[slot.group]
-            .block_tables
-            .iter()
-            .map(|table| SequencePages { pages: &table.pages, first_position: table.first_position })
-            .collect();
         let query_rows = context.rows(rows);
         let attended = ops::paged_attention(
             backend,
             &AttentionInput {
                 q: &q,
-                cu_seqlens_q: &query_rows.cu_seqlens_q,
-                positions: &query_rows.positions,
-                sequences: &sequences,
+                cu_seqlens_q: query_rows.cu_seqlens_q,
+                positions: query_rows.positions,
+                sequences: context.tables().sequences(slot.group),
                 arena,
                 layout: &context.plan.groups[slot.group].layout,
                 layer_in_page: slot.layer_in_page,
@@ -136,6 +131,7 @@ impl Attention {
                 window: self.settings.window,
                 sinks: self.sinks.as_deref(),
                 soft_cap: self.settings.soft_cap,
+                prepared: Some(context.prepared(slot.group, rows)),
             },
         )?;
         let attended = match &self.gate_proj {
@@ -169,7 +165,7 @@ impl Attention {
         }
         let slot = context.plan.layers[self.layer];
         let layout = &context.plan.groups[slot.group].layout;
-        let slots = &context.batch.groups[slot.group].slot_mapping;
+        let slots = context.tables().slots(slot.group);
         ops::kv_write(backend, arena, layout, slot.layer_in_page, &keys, &values, slots)?;
         Ok(())
     }
@@ -184,12 +180,10 @@ impl Attention {
         rows: Rows,
     ) -> Result<Tensor, ModelError> {
         let num_rows = context.rows(rows).positions.len();
-        let mut x = x.reshape((num_rows, num_heads, self.settings.head_dim))?;
-        if let Some(norm) = norm {
-            x = norm.forward(context.backend, &x)?;
-        }
+        let x = x.reshape((num_rows, num_heads, self.settings.head_dim))?;
         let angles = context.angles(rows, self.settings.window.is_some());
-        Ok(ops::rope(context.backend, &x, angles, self.settings.rope_layout)?)
+        let norm = norm.map(RmsNorm::parts);
+        Ok(ops::normed_rope(context.backend, &x, norm, angles, self.settings.rope_layout)?)
     }
 }
 

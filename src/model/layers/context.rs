@@ -1,9 +1,11 @@
 //! [`ForwardContext`]: what every layer of one forward pass shares.
 
-use crate::kv::KvPlan;
-use crate::model::batch::{ForwardBatch, QueryRows};
-use crate::model::{ModelConfig, ModelError, RopeSettings};
-use crate::ops::{self, Backend, RopeAngles};
+use crate::kv::{KvCacheGroup, KvPlan};
+use crate::model::batch::{ForwardBatch, GroupBatch, QueryRows, SequenceTable};
+use crate::model::{ModelConfig, ModelError};
+use crate::ops::{
+    self, Backend, RopeAngles, SequencePages, StepAttention, StepGroup, StepLists, StepRows, StepTables,
+};
 use candle_core::Tensor;
 use std::borrow::Cow;
 
@@ -19,10 +21,27 @@ pub enum Rows {
     SelectedBefore,
 }
 
-/// Rotary angles of one kind of layer.
-struct Angles {
-    all: RopeAngles,
-    selected: RopeAngles,
+impl Rows {
+    /// The place of these query rows in a step's tables.
+    fn place(self) -> usize {
+        match self {
+            Rows::All => 0,
+            Rows::Selected | Rows::SelectedBefore => 1,
+        }
+    }
+}
+
+/// The query rows of a step, by [`Rows`]: all of them, then those that are selected.
+pub struct StepQueries {
+    all: QueryRows,
+    selected: QueryRows,
+}
+
+impl StepQueries {
+    /// Those of `batch`.
+    pub fn new(batch: &ForwardBatch) -> Self {
+        Self { all: batch.all_rows(), selected: batch.selected_rows() }
+    }
 }
 
 /// The batch, the cache's plan, and what is computed once for all layers.
@@ -35,55 +54,65 @@ pub struct ForwardContext<'a> {
     pub plan: &'a KvPlan,
     /// What the first layer gets of every token: `[tokens, hidden]`.
     pub embedded: Tensor,
-    all: QueryRows,
-    selected: QueryRows,
-    full: Angles,
-    sliding: Option<Angles>,
+    tables: StepTables<'a>,
+    /// Of each rotary embedding, by the place of the rows.
+    angles: Vec<[RopeAngles; 2]>,
 }
 
 impl<'a> ForwardContext<'a> {
-    /// Tabulates the rotary angles of the batch's positions. `embedded` is what the first layer gets.
+    /// Brings the step's lists to where operations read them, and tabulates the rotary angles of its positions. `embedded`
+    /// is what the first layer gets.
     ///
     /// # Errors
     /// [`ModelError::Op`] from the tables.
     pub fn new(
         backend: &'a Backend,
-        config: &ModelConfig,
+        config: &'a ModelConfig,
         batch: &'a ForwardBatch,
+        queries: &'a StepQueries,
         plan: &'a KvPlan,
         embedded: Tensor,
     ) -> Result<Self, ModelError> {
-        let (all, selected) = (batch.all_rows(), batch.selected_rows());
-        let angles = |rope: &RopeSettings| -> Result<Angles, ModelError> {
-            let (frequencies, scaling) = (rope.inverse_frequencies(), rope.attention_scaling());
-            Ok(Angles {
-                all: RopeAngles::new(backend, &frequencies, &all.positions, scaling)?,
-                selected: RopeAngles::new(backend, &frequencies, &selected.positions, scaling)?,
-            })
+        let mut ropes = vec![&config.rope];
+        if config.rope_sliding != config.rope {
+            ropes.push(&config.rope_sliding);
+        }
+        let lists = StepLists {
+            groups: step_groups(config, batch, plan),
+            rows: vec![queries.all.as_step(), queries.selected.as_step()],
+            frequencies: ropes.iter().map(|rope| rope.inverse_frequencies()).collect(),
         };
-        let full = angles(&config.rope)?;
-        let sliding = match config.rope_sliding != config.rope {
-            true => Some(angles(&config.rope_sliding)?),
-            false => None,
-        };
-        Ok(Self { backend, batch, plan, embedded, all, selected, full, sliding })
+        let tables = StepTables::new(backend, lists)?;
+        let mut angles = Vec::with_capacity(ropes.len());
+        for (rope, settings) in ropes.iter().enumerate() {
+            let of_rows = |rows: usize| {
+                let (frequencies, positions) = (tables.frequencies(rope), tables.positions(rows));
+                RopeAngles::new(backend, frequencies, positions, settings.attention_scaling())
+            };
+            angles.push([of_rows(0)?, of_rows(1)?]);
+        }
+        Ok(Self { backend, batch, plan, embedded, tables, angles })
     }
 
     /// Offsets and positions of these rows.
-    pub fn rows(&self, rows: Rows) -> &QueryRows {
-        match rows {
-            Rows::All => &self.all,
-            Rows::Selected | Rows::SelectedBefore => &self.selected,
-        }
+    pub fn rows(&self, rows: Rows) -> StepRows<'a> {
+        self.tables.rows(rows.place())
+    }
+
+    /// The lists of the step.
+    pub fn tables(&self) -> &StepTables<'a> {
+        &self.tables
+    }
+
+    /// Where the attention of these rows in a group finds what was prepared for it.
+    pub fn prepared(&self, group: usize, rows: Rows) -> StepAttention<'_> {
+        StepAttention { tables: &self.tables, group, rows: rows.place() }
     }
 
     /// Rotary angles of these rows, in a full or a sliding layer.
     pub fn angles(&self, rows: Rows, slides: bool) -> &RopeAngles {
-        let angles = self.sliding.as_ref().filter(|_| slides).unwrap_or(&self.full);
-        match rows {
-            Rows::All => &angles.all,
-            Rows::Selected | Rows::SelectedBefore => &angles.selected,
-        }
+        let rope = if slides { self.angles.len() - 1 } else { 0 };
+        &self.angles[rope][rows.place()]
     }
 
     /// Of the rows that come into a layer, those that it carries on.
@@ -109,4 +138,21 @@ impl<'a> ForwardContext<'a> {
         let ids = batch.output_rows.iter().map(|&row| batch.token_ids[row as usize]).collect();
         Ok((Cow::Owned(ids), ops::select_rows(self.backend, &self.embedded, &batch.output_rows)?))
     }
+}
+
+/// What the layers of each KV group share.
+fn step_groups<'a>(config: &ModelConfig, batch: &'a ForwardBatch, plan: &'a KvPlan) -> Vec<StepGroup<'a>> {
+    let pages = |table: &'a SequenceTable| SequencePages {
+        pages: &table.pages,
+        first_position: table.first_position,
+    };
+    let groups = plan.groups.iter().zip(&batch.groups);
+    let group = |(group, of_batch): (&'a KvCacheGroup, &'a GroupBatch)| StepGroup {
+        layout: &group.layout,
+        window: group.window,
+        q_heads: config.num_heads,
+        slot_mapping: &of_batch.slot_mapping,
+        sequences: of_batch.block_tables.iter().map(pages).collect(),
+    };
+    groups.map(group).collect()
 }

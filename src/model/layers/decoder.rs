@@ -1,6 +1,6 @@
 //! [`Decoder`]: embedding, blocks, last norm and vocabulary projection.
 
-use super::{ForwardContext, LayerLoader, RmsNorm, Rows, WeightPlacement};
+use super::{ForwardContext, LayerLoader, RmsNorm, Rows, StepQueries, WeightPlacement};
 use crate::kv::KvPlan;
 use crate::model::{CausalLm, ForwardBatch, HeadSource, ModelConfig, ModelError};
 use crate::ops::{self, Backend, KvArena, PackedMatrix};
@@ -78,7 +78,8 @@ impl<B: Block> CausalLm for Decoder<B> {
         if let Some(factor) = self.config.embedding_scale {
             x = ops::scale(&self.backend, &x, factor)?;
         }
-        let context = ForwardContext::new(&self.backend, &self.config, batch, plan, x.clone())?;
+        let queries = StepQueries::new(batch);
+        let context = ForwardContext::new(&self.backend, &self.config, batch, &queries, plan, x.clone())?;
         // What comes after the last keys and values is of use to its own row alone.
         let last_own = self.config.num_own_kv_layers().saturating_sub(1);
         for (layer, block) in self.blocks.iter().enumerate() {

@@ -73,8 +73,8 @@ impl GatedDeltaNet {
         let qkv = ops::linear(backend, x, &self.qkv_proj, None)?;
         let all = context.rows(Rows::All);
         let batch = RecurrentBatch {
-            cu_seqlens: &all.cu_seqlens_q,
-            positions: &all.positions,
+            cu_seqlens: all.cu_seqlens_q,
+            positions: all.positions,
             sequences: &context.batch.recurrent,
             layout: self.layout(context)?,
             layer_in_slot: context.plan.layers[self.layer].layer_in_page,

@@ -15,7 +15,7 @@ mod pre_norm_block;
 mod sandwich_block;
 
 pub use attention::Attention;
-pub use context::{ForwardContext, Rows};
+pub use context::{ForwardContext, Rows, StepQueries};
 pub use decoder::{Block, Decoder};
 pub use experts::{Expert, ExpertMlp};
 pub use feed_forward::FeedForward;

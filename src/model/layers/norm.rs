@@ -31,6 +31,24 @@ impl RmsNorm {
         Ok(Self { weight, eps: loader.config.rms_norm_eps })
     }
 
+    /// Weight and epsilon, for an operation that the norm is a part of.
+    pub fn parts(&self) -> (&Tensor, f32) {
+        (&self.weight, self.eps)
+    }
+
+    /// `x + residual`, and the norm of that sum: both of x's shape.
+    ///
+    /// # Errors
+    /// [`ModelError::Op`] where the shapes do not fit.
+    pub fn forward_sum(
+        &self,
+        backend: &Backend,
+        x: &Tensor,
+        residual: &Tensor,
+    ) -> Result<(Tensor, Tensor), ModelError> {
+        Ok(ops::add_rms_norm(backend, x, residual, &self.weight, self.eps)?)
+    }
+
     /// `x: [.., size]` to the same shape.
     ///
     /// # Errors

@@ -67,8 +67,8 @@ impl Block for PreNormBlock {
         let backend = context.backend;
         let normed = self.input_norm.forward(backend, x)?;
         let mixed = self.mixer.forward(&normed, context, arena, rows)?;
-        let residual = ops::add(backend, &context.carried_on(x, rows)?, &mixed)?;
-        let normed = self.post_attention_norm.forward(backend, &residual)?;
+        let carried = context.carried_on(x, rows)?;
+        let (residual, normed) = self.post_attention_norm.forward_sum(backend, &carried, &mixed)?;
         Ok(ops::add(backend, &residual, &self.feed_forward.forward(backend, &normed)?)?)
     }
 }

@@ -53,8 +53,8 @@ impl Block for SandwichBlock {
         let normed = self.input_norm.forward(backend, x)?;
         let attended = self.attention.forward(&normed, context, arena, rows)?;
         let attended = self.post_attention_norm.forward(backend, &attended)?;
-        let residual = ops::add(backend, &context.carried_on(x, rows)?, &attended)?;
-        let normed = self.pre_feedforward_norm.forward(backend, &residual)?;
+        let carried = context.carried_on(x, rows)?;
+        let (residual, normed) = self.pre_feedforward_norm.forward_sum(backend, &carried, &attended)?;
         let fed = self.mlp.forward(backend, &normed)?;
         let fed = self.post_feedforward_norm.forward(backend, &fed)?;
         Ok(ops::add(backend, &residual, &fed)?)

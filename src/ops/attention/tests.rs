@@ -257,6 +257,7 @@ fn step(
         window: shape.window,
         sinks: sinks.as_deref(),
         soft_cap: shape.soft_cap,
+        prepared: None,
     };
     let output = paged_attention(&way.backend, &input).unwrap();
     assert_eq!(output.dims(), [rows, row]);

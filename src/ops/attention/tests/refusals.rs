@@ -21,6 +21,7 @@ fn changed(change: impl for<'a> Fn(&mut AttentionInput<'a>, &'a Spare)) -> Resul
         window: None,
         sinks: None,
         soft_cap: None,
+        prepared: None,
     };
     paged_attention(backend, &input).unwrap();
     change(&mut input, &spare);

@@ -1,0 +1,27 @@
+//! The whole engine on the emulator of the CUDA kernels, through the binding that CUDA uses.
+//!
+//! It computes what the CPU computes, within the references' tolerance, and a row's bits depend on its tokens alone, however they
+//! are chunked, batched and forked.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells what it skips"
+)]
+
+#[path = "../parity/assets.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod assets;
+mod invariance;
+mod parity;
+mod refusals;
+#[path = "../property/support.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod support;
+
+use longwick::engine::EngineOptions;
+use longwick::ops::{DeviceChoice, KvDtype};
+
+/// Two threads and the device's kernels.
+fn options(device: DeviceChoice, kv_dtype: KvDtype, chunk: usize) -> EngineOptions {
+    EngineOptions { device, kv_pool_bytes: Some(16 << 20), ..support::options(kv_dtype, 2, chunk) }
+}

@@ -1,0 +1,125 @@
+//! Against HF transformers in f32, whose logits stand beside the checkpoints.
+
+use std::path::{Path, PathBuf};
+
+use longwick::engine::{Request, RequestKind, RequestOutput};
+use longwick::ops::{DeviceChoice, KvDtype};
+use serde::Deserialize;
+
+use crate::{assets, options};
+
+/// How far a log-probability may lie from the reference's.
+const TOLERANCE: f64 = 5e-4;
+
+#[derive(Deserialize)]
+struct Reference {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    token_ids: Vec<u32>,
+    /// Raw logits after the last token.
+    last_logits: Vec<f64>,
+}
+
+fn cases(folder: &Path) -> Vec<Case> {
+    let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
+    serde_json::from_str::<Reference>(&text).unwrap().cases
+}
+
+/// The largest and the root mean square error of log-probabilities after each case's last token.
+fn errors(folder: &Path, device: DeviceChoice, kv_dtype: KvDtype) -> Vec<(f64, f64)> {
+    let mut engine = assets::load(folder, options(device, kv_dtype, 128));
+    let error = |case: &Case| {
+        let (last, vocab) = (case.token_ids.len() - 1, case.last_logits.len());
+        let kind = RequestKind::Logits { positions: vec![last], top: vocab };
+        let output = engine.run(Request::new(case.token_ids.clone(), kind)).unwrap().output;
+        let RequestOutput::Logits(found) = output else { panic!("{output:?}") };
+        assert_eq!(found[0].ids.len(), vocab, "{}", folder.display());
+        let expected = log_softmax(&case.last_logits);
+        let pairs = found[0].ids.iter().zip(&found[0].logprobs);
+        let errors: Vec<f64> =
+            pairs.map(|(&id, &found)| (f64::from(found) - expected[id as usize]).abs()).collect();
+        let squares: f64 = errors.iter().map(|error| error * error).sum();
+        (errors.iter().copied().fold(0.0, f64::max), (squares / vocab as f64).sqrt())
+    };
+    cases(folder).iter().map(error).collect()
+}
+
+fn log_softmax(logits: &[f64]) -> Vec<f64> {
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let total = max + logits.iter().map(|logit| (logit - max).exp()).sum::<f64>().ln();
+    logits.iter().map(|logit| logit - total).collect()
+}
+
+/// Prompts of 1 to 300 tokens with f32 keys and values.
+fn check_f32(folder: &Path) {
+    let found = errors(folder, DeviceChoice::Emu, KvDtype::F32);
+    println!("{}: {found:?}", folder.display());
+    for (worst, _) in found {
+        assert!(worst <= TOLERANCE, "{}: off by {worst:.2e}", folder.display());
+    }
+}
+
+/// With bf16 keys and values the error may be twice that of the CPU's, beside what f32 may be off by.
+fn check_bf16(folder: &Path) {
+    let found = errors(folder, DeviceChoice::Emu, KvDtype::Bf16);
+    let cpu = errors(folder, DeviceChoice::Cpu, KvDtype::Bf16);
+    println!("{}: {found:?}, CPU {cpu:?}", folder.display());
+    for ((worst, mean), (cpu_worst, cpu_mean)) in found.into_iter().zip(cpu) {
+        assert!(worst <= 2.0 * cpu_worst + 1e-6, "{}: {worst:.2e}, CPU {cpu_worst:.2e}", folder.display());
+        assert!(mean <= 2.0 * cpu_mean + 1e-6, "{}: {mean:.2e}, CPU {cpu_mean:.2e}", folder.display());
+    }
+}
+
+fn shared(name: &str) -> Option<PathBuf> {
+    assets::shared_data(&format!("tiny/{name}"))
+}
+
+#[test]
+fn own_llama() {
+    check_f32(&assets::own_fixture("llama"));
+}
+
+/// Heads normalised before the rotation, in one kernel.
+#[test]
+fn own_qwen3() {
+    check_f32(&assets::own_fixture("qwen3"));
+    check_bf16(&assets::own_fixture("qwen3"));
+}
+
+/// Windows of 41 tokens, one key head under two query heads.
+#[test]
+fn own_gemma3() {
+    check_f32(&assets::own_fixture("gemma3"));
+    check_bf16(&assets::own_fixture("gemma3"));
+}
+
+/// Heads of 64 and 256 elements, layers that share keys and values, per-layer inputs.
+#[test]
+fn own_gemma4() {
+    check_f32(&assets::own_fixture("gemma4"));
+}
+
+/// Heads of 80 and 512 elements.
+#[test]
+fn own_gemma4_whose_keys_are_values() {
+    check_f32(&assets::own_fixture("gemma4_keys_are_values"));
+}
+
+#[test]
+fn shared_qwen3() {
+    if let Some(folder) = shared("qwen3") {
+        check_f32(&folder);
+        check_bf16(&folder);
+    }
+}
+
+#[test]
+fn shared_gemma3() {
+    if let Some(folder) = shared("gemma3") {
+        check_f32(&folder);
+        check_bf16(&folder);
+    }
+}
