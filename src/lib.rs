@@ -16,14 +16,15 @@
 //! | [`chat`] | chat templates; splitting reasoning from answers |
 //! | [`kv`] | paged cache: blocks, tables, groups, prefix cache |
 //! | [`tokenizer`] | tokenizer.json and GGUF vocabularies |
-//! | [`ops`] | operations over a backend; the CPU's kernels |
+//! | [`ops`] | operations over a backend: the CPU's kernels, and the binding of the CUDA kernels |
 //! | [`weights`] | GGUF and safetensors; manifests and fetching |
 //! | [`history`] | messages, histories, importers |
 //!
 //! # Invariants
 //!
 //! Architecture invariant: a result depends on its tokens alone, bit for bit: not on what else was in the batch, on
-//! chunk boundaries, prefix hits, forks, preemption, threads or a restart.
+//! chunk boundaries, prefix hits, forks, preemption, threads or a restart. CUDA breaks it where candle multiplies matrices, and a
+//! run record says so.
 //!
 //! Architecture invariant: attention needs scratch for a tile, whatever the context length.
 //!

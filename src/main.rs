@@ -45,6 +45,8 @@ enum Command {
     Logits(cli::logits::LogitsArgs),
     /// Measure prefill and decode
     Bench(cli::bench::BenchArgs),
+    /// Say what this machine and this build have to run on
+    Doctor(cli::doctor::DoctorArgs),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Embed(args) => cli::embed::run(args),
         Command::Logits(args) => cli::logits::run(args),
         Command::Bench(args) => cli::bench::run(args),
+        Command::Doctor(args) => cli::doctor::run(args),
     };
     match result {
         Ok(Outcome::Finished) => ExitCode::SUCCESS,

@@ -22,6 +22,7 @@ mod bench_attention;
 mod bench_restore;
 mod columns;
 pub mod compact;
+pub mod doctor;
 pub mod embed;
 pub mod extract;
 pub mod generate;

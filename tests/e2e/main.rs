@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod devices;
 mod lingua;
 mod recoveries;
 mod resume;
