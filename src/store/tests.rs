@@ -20,6 +20,7 @@ fn plan() -> RunPlan {
         generates: true,
         chooses: false,
         seed: 1,
+        models: vec![],
     }
 }
 

@@ -11,8 +11,9 @@ mod tests;
 
 pub use error::ConfigError;
 pub use tables::{
-    CompactTable, Conditions, EngineTable, ExtractTable, HaystackTable, HistoryTable, JudgeTable, KvElement,
-    ModelTable, OneOrMany, Placement, ProbeMode, ProbeTable, ProtocolTable, RunTable, SamplingTable,
+    CompactTable, Conditions, DeviceName, EngineTable, ExtractTable, HaystackTable, HistoryTable, JudgeTable,
+    KvElement, ModelTable, OneOrMany, Placement, ProbeMode, ProbeTable, ProtocolTable, RunTable,
+    SamplingTable,
 };
 
 use crate::tasks::GenerationSettings;

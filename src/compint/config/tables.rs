@@ -237,6 +237,8 @@ impl SamplingTable {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineTable {
+    /// `cpu` (default), `cuda` or `emu`.
+    pub device: DeviceName,
     /// Worker threads; all cores where it is absent.
     pub threads: Option<std::num::NonZeroUsize>,
     /// `f32` (default) or `bf16`.
@@ -249,6 +251,19 @@ pub struct EngineTable {
     pub memory_mib: Option<u64>,
     /// Requests under way at once.
     pub in_flight: Option<std::num::NonZeroUsize>,
+}
+
+/// Where models run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceName {
+    /// The host's processor.
+    #[default]
+    Cpu,
+    /// The first NVIDIA GPU.
+    Cuda,
+    /// The emulator of the CUDA kernels.
+    Emu,
 }
 
 /// Element type of cached keys and values.

@@ -1,13 +1,13 @@
 //! [`Experiment`]: a config with everything it names.
 
-use super::RunnerError;
 use super::phases::{Phase, Step, phases};
 use super::sources::Sources;
+use super::{RecordedModel, RunnerError};
 use crate::compint::Protocol;
-use crate::compint::config::{KvElement, RunConfig};
+use crate::compint::config::{DeviceName, KvElement, RunConfig};
 use crate::compint::protocol::ExtractionPrompt;
 use crate::engine::{EncoderIdentity, EngineOptions, KvDirectoryOptions, ModelIdentity};
-use crate::ops::KvDtype;
+use crate::ops::{DeviceChoice, KvDtype};
 use crate::tasks::judge::{RetentionLabel, load_labels};
 use crate::weights::fetch::resolve_model;
 use std::collections::{BTreeMap, HashSet};
@@ -127,6 +127,20 @@ impl Experiment {
         phases(&steps)
     }
 
+    /// What each model's results are computed by.
+    pub(super) fn recorded_models(&self) -> Vec<RecordedModel> {
+        let recorded = |(name, path): (&String, &PathBuf)| {
+            let identity = self.identities.get(path)?;
+            let arithmetic = identity.arithmetic.clone();
+            Some(RecordedModel {
+                name: name.clone(),
+                arithmetic,
+                batch_invariant: identity.is_batch_invariant,
+            })
+        };
+        self.paths.iter().filter_map(recorded).collect()
+    }
+
     /// Instances of all settings.
     pub fn num_instances(&self) -> usize {
         let per_history = self.constraints.as_ref().map_or(self.protocol.constraints.len(), HashSet::len);
@@ -172,6 +186,11 @@ fn engine_options(config: &RunConfig) -> EngineOptions {
     let table = &config.engine;
     let defaults = EngineOptions::default();
     EngineOptions {
+        device: match table.device {
+            DeviceName::Cpu => DeviceChoice::Cpu,
+            DeviceName::Cuda => DeviceChoice::Cuda { ordinal: 0 },
+            DeviceName::Emu => DeviceChoice::Emu,
+        },
         threads: table.threads,
         kv_dtype: match table.kv_dtype {
             KvElement::F32 => KvDtype::F32,

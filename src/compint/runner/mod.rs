@@ -28,7 +28,9 @@ pub use estimate::{Estimate, StageEstimate};
 pub use experiment::Experiment;
 pub use keys::{KeyBase, result_key};
 pub use run::{RunObserver, RunReport, SilentObserver};
-pub use sink::{Cell, NewResult, PlannedInstance, RecordedPrompt, ResultSink, RunPlan, SinkError};
+pub use sink::{
+    Cell, NewResult, PlannedInstance, RecordedModel, RecordedPrompt, ResultSink, RunPlan, SinkError,
+};
 
 #[cfg(doc)]
 use super::config::RunConfig;

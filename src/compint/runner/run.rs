@@ -107,6 +107,7 @@ impl Experiment {
             generates: probe.is_none_or(|probe| probe.mode.generates()),
             chooses: probe.is_some_and(|probe| probe.mode.chooses()),
             seed: self.config.run.seed,
+            models: self.recorded_models(),
         }
     }
 

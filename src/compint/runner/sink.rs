@@ -38,6 +38,20 @@ pub struct RunPlan {
     pub chooses: bool,
     /// Seeds the bootstrap.
     pub seed: u64,
+    /// What computes the results; absent in runs before it was recorded.
+    #[serde(default)]
+    pub models: Vec<RecordedModel>,
+}
+
+/// What a model's results were computed by.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RecordedModel {
+    /// Its name in the config.
+    pub name: String,
+    /// Backend, KV element type, longwick's version.
+    pub arithmetic: String,
+    /// Whether results depend on their tokens alone, and not on what was computed beside them.
+    pub batch_invariant: bool,
 }
 
 /// Which result stands where: an instance, a compactor (empty for what serves all) and a role.
