@@ -13,6 +13,7 @@ use super::watched::{Progress, Watched};
 use super::{CliError, CliResult, Outcome};
 use crate::engine::{Engine, EngineOptions, GenerateParams, Request, RequestKind};
 use crate::tasks::Inference;
+use crate::weights::Quantization;
 
 /// Arguments of `longwick bench`.
 #[derive(Debug, clap::Args)]
@@ -99,7 +100,7 @@ pub fn run(args: BenchArgs) -> CliResult {
     let mut engine = super::model_args::with_load_bar(|progress| {
         Engine::load(&path, options, progress).map_err(with_option)
     })?;
-    eprintln!("{}: {}", args.model.model, engine.memory());
+    args.model.tell_loaded(&engine);
     let new_tokens = if phase == Phase::Prefill { 1 } else { args.new_tokens.get() + 1 };
     if phase == Phase::Prefill && args.lengths.contains(&0) {
         return Err("--lengths 0: a prefill needs at least one token".into());
@@ -124,6 +125,7 @@ pub fn run(args: BenchArgs) -> CliResult {
             "model": args.model.model,
             "device": engine.arithmetic(),
             "threads": engine.threads(),
+            "quantize": args.model.engine.quantize.map(Quantization::name),
             "version": env!("CARGO_PKG_VERSION"),
             "results": results,
         });

@@ -99,6 +99,9 @@ pub fn run(args: EmbedArgs) -> CliResult {
             other => other.into(),
         })
     })?;
+    if let Some(report) = embedder.quantization() {
+        err_line!("{}: {report}", args.model.model);
+    }
     let progress = Progress::new("texts", texts.len());
     let mut cut = 0_usize;
     let result = embedder.embed(&prefixed, &mut |index, embedding| {

@@ -24,6 +24,7 @@ use crate::tokenizer::SpecialTokens;
   longwick generate -m smollm2-135m --prompt 'Name three rivers.'
   longwick generate -m gemma3-270m --raw --prompt 'The capital of France is' --max-tokens 8
   longwick generate -m smollm2-135m --schema city.json < question.txt
+  longwick generate -m ./Qwen3-4B --quantize q4_k --prompt 'Name three rivers.'
 
 A schema must bound the answer: \"maxLength\" for each string, \"maxItems\" for each array (and its \"items\"),
 \"minimum\" and \"maximum\" for each integer, \"additionalProperties\": false for each object; no recursion, and

@@ -4,12 +4,14 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::CliError;
 use crate::engine::{Engine, EngineError, EngineOptions, KvDirectoryOptions};
 use crate::kv::disk::DirectoryUse;
 use crate::ops::{DeviceChoice, KvDtype};
+use crate::weights::Quantization;
 use crate::weights::fetch::resolve_model;
 
 /// Which model, and how it runs.
@@ -32,6 +34,10 @@ pub struct EngineArgs {
     /// Worker threads [default: all cores]
     #[arg(long)]
     pub threads: Option<NonZeroUsize>,
+    /// Quantise float weight matrices at load. Norms, routers, and embeddings that are only looked up by rows stay as the
+    /// files have them, and so does what is quantised already
+    #[arg(long, value_name = "FORMAT", value_parser = quantization_parser())]
+    pub quantize: Option<Quantization>,
     /// Element type of cached keys and values
     #[arg(long, value_enum, default_value_t = KvDtypeArg::F32)]
     pub kv_dtype: KvDtypeArg,
@@ -140,6 +146,7 @@ impl EngineArgs {
         Ok(EngineOptions {
             device,
             threads: self.threads,
+            quantization: self.quantize,
             kv_dtype: self.kv_dtype.into(),
             kv_pool_bytes: self.kv_memory,
             state_pool_bytes: self.state_memory,
@@ -168,11 +175,19 @@ impl ModelArgs {
         let engine = with_load_bar(|progress| {
             Engine::load(&path, self.engine.options()?, progress).map_err(with_option)
         })?;
-        err_line!("{}: {}", self.model, engine.memory());
+        self.tell_loaded(&engine);
         for (prefix, tensors) in engine.skipped() {
             err_line!("{}: {tensors} tensors of {prefix} skipped: longwick reads text models", self.model);
         }
         Ok(engine)
+    }
+
+    /// Says on stderr what memory the model holds, and what was quantised.
+    pub(super) fn tell_loaded(&self, engine: &Engine) {
+        err_line!("{}: {}", self.model, engine.memory());
+        if let Some(report) = engine.quantization() {
+            err_line!("{}: {report}", self.model);
+        }
     }
 }
 
@@ -183,6 +198,12 @@ impl ModelArgs {
             err_line!("{}", kv_cache_line(folder, engine.stats().kv_directory));
         }
     }
+}
+
+/// The formats by name, which the help and errors list.
+fn quantization_parser() -> impl TypedValueParser<Value = Quantization> {
+    PossibleValuesParser::new(Quantization::ALL.map(Quantization::name))
+        .try_map(|name| name.parse::<Quantization>())
 }
 
 /// An engine's error, in the words of the command line.

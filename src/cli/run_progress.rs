@@ -1,10 +1,10 @@
 //! The live progress of a run: a bar on a terminal, plain lines elsewhere.
 
 use crate::compint::runner::RunObserver;
-use crate::engine::MemoryReport;
+use crate::engine::{MemoryReport, ModelSpec};
+use crate::model::QuantizationReport;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Plain lines come no oftener than this.
@@ -111,24 +111,28 @@ impl RunObserver for Progress {
         self.left = left;
     }
 
-    fn loading(&mut self, model: &Path, done: u64, total: u64) {
+    fn loading(&mut self, model: &ModelSpec, done: u64, total: u64) {
         if let Some(bar) = &self.bar {
             let mib = |bytes: u64| bytes >> 20;
-            bar.set_message(format!("loading {}: {} of {} MiB", name(model), mib(done), mib(total)));
+            bar.set_message(format!("loading {model}: {} of {} MiB", mib(done), mib(total)));
         }
     }
 
-    fn loaded(&mut self, model: &Path, memory: &MemoryReport) {
-        let line = format!("{}: {memory}", name(model));
+    fn loaded(
+        &mut self,
+        model: &ModelSpec,
+        memory: &MemoryReport,
+        quantization: Option<&QuantizationReport>,
+    ) {
+        let mut line = format!("{model}: {memory}");
+        if let Some(report) = quantization {
+            line += &format!("\n{model}: {report}");
+        }
         match &self.bar {
             Some(bar) => bar.suspend(|| err_line!("{line}")),
             None => err_line!("{line}"),
         }
     }
-}
-
-fn name(model: &Path) -> String {
-    model.file_name().unwrap_or(model.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// `42 s`, `3 min 5 s`, `2 h 7 min`.

@@ -148,7 +148,7 @@ pub(super) fn print_estimate(experiment: &Experiment) -> Result<(), CliError> {
     let mib = |bytes: u64| format!("{} MiB", bytes.div_ceil(1 << 20));
     for stage in &estimate.stages {
         lines.push(vec![
-            stage.model.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            stage.model.to_string(),
             stage.stage.to_owned(),
             String::new() + &stage.prefills.to_string(),
             stage.prompt_tokens.to_string(),

@@ -8,7 +8,7 @@ use super::load::{TextSide, load_text};
 use super::{EngineError, EngineOptions};
 use crate::chat::ChatTemplate;
 use crate::kv::KvPlan;
-use crate::model::ModelConfig;
+use crate::model::{ModelConfig, QuantizationPlan};
 use crate::ops::Backend;
 use crate::tokenizer::Tokenizer;
 use crate::weights::Weights;
@@ -27,7 +27,7 @@ pub struct ModelIdentity {
     pub template: ChatTemplate,
     /// Its shapes.
     pub config: ModelConfig,
-    /// Bytes of its tensors on disk.
+    /// Bytes of its tensors: on disk, or once they are quantised.
     pub weight_bytes: u64,
 }
 
@@ -35,17 +35,20 @@ impl ModelIdentity {
     /// Reads the model at `path`; its weight files are hashed, which takes as long as reading them.
     ///
     /// # Errors
-    /// As [`super::Engine::load`]; a model without a tokenizer is an error here.
+    /// As [`super::Engine::load`], what can be said of a quantisation without the weights' values included; a model without
+    /// a tokenizer is an error here.
     pub fn read(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
         let backend = Backend::open(options.device, options.threads)?;
         let weights = Weights::open(path)?;
         let text = load_text(&weights)?;
+        let config = ModelConfig::from_weights(&weights)?;
+        let plan = quantization_plan(&weights, &config, options)?;
         Ok(Self {
-            digest: digest(&weights.digest()?, Some(&text)),
+            digest: digest(&weight_digest(&weights, options)?, Some(&text)),
             arithmetic: arithmetic(&backend, options),
             is_batch_invariant: backend.is_batch_invariant(),
-            config: ModelConfig::from_weights(&weights)?,
-            weight_bytes: weights.total_bytes(),
+            config,
+            weight_bytes: plan.map_or(weights.total_bytes(), |plan| plan.weight_bytes()),
             tokenizer: text.tokenizer,
             template: text.template,
         })
@@ -61,7 +64,24 @@ impl ModelIdentity {
     }
 }
 
-/// The digest of a model whose weight files have this one.
+/// What is quantised, where the options ask for it.
+pub(super) fn quantization_plan(
+    weights: &Weights,
+    config: &ModelConfig,
+    options: &EngineOptions,
+) -> Result<Option<QuantizationPlan>, EngineError> {
+    Ok(options.quantization.map(|format| QuantizationPlan::new(weights, config, format)).transpose()?)
+}
+
+/// The digest of the weights as they are computed with: those of the files, or what they are quantised to at load, which are
+/// other weights.
+pub(super) fn weight_digest(weights: &Weights, options: &EngineOptions) -> Result<String, EngineError> {
+    let in_files = weights.digest()?;
+    let Some(format) = options.quantization else { return Ok(in_files) };
+    Ok(crate::weights::hex(&Sha256::digest(format!("{in_files} quantize={format}"))))
+}
+
+/// The digest of a model whose weights have this one.
 pub(super) fn digest(weights: &str, text: Option<&TextSide>) -> String {
     let mut hasher = Sha256::new();
     hasher.update(weights);

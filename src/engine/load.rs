@@ -13,7 +13,7 @@ use crate::chat::ChatTemplate;
 use crate::decode::GrammarFactory;
 use crate::kv::disk::{KvDirectory, KvIdentity};
 use crate::kv::{KvCache, KvPlan, KvUsage};
-use crate::model::{CausalLm, ModelConfig, check_device, load_model};
+use crate::model::{CausalLm, ModelConfig, QuantizationReport, check_device, load_model};
 use crate::ops::{self, Backend};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::Weights;
@@ -50,6 +50,7 @@ pub struct Engine {
     pub(super) kv_directory: Option<KvDirectory>,
     path: PathBuf,
     skipped: Vec<(String, usize)>,
+    quantization: Option<QuantizationReport>,
     model_digest: String,
     last_id: u64,
 }
@@ -75,7 +76,11 @@ impl Engine {
         for group in &plan.groups {
             ops::check_attention(&backend, &group.layout, config.num_heads, group.window)?;
         }
-        let model = load_model(&weights, &backend, progress)?;
+        let quantization = identity::quantization_plan(&weights, &config, &options)?;
+        if let Some(plan) = &quantization {
+            tracing::info!(path = %path.display(), "{}", plan.report());
+        }
+        let model = load_model(&weights, &backend, quantization.as_ref(), progress)?;
         let text = match load_text(&weights) {
             Err(EngineError::Tokenizer(missing @ TokenizerError::NoTokenizer { .. })) => {
                 Err(missing.to_string())
@@ -91,7 +96,7 @@ impl Engine {
         let num_slots = memory::num_slots(&plan, &options)?;
         let cache = KvCache::new(&backend, plan, num_blocks, options.prefix_cache)?
             .with_slots(num_slots, options.snapshot_tokens)?;
-        let weight_digest = weights.digest()?;
+        let weight_digest = identity::weight_digest(&weights, &options)?;
         let model_digest = identity::digest(&weight_digest, text.as_ref().ok());
         let arithmetic = identity::arithmetic(&backend, &options);
         let kv_identity = persist::kv_identity(weight_digest, model.config(), arithmetic, cache.plan());
@@ -116,6 +121,7 @@ impl Engine {
             kv_directory,
             path: path.to_owned(),
             skipped: weights.skipped().to_vec(),
+            quantization: quantization.map(|plan| plan.report().clone()),
             model_digest,
             last_id: 0,
         })
@@ -157,6 +163,11 @@ impl Engine {
         &self.skipped
     }
 
+    /// What was quantised at load, and what was left; `None` where nothing was asked for.
+    pub fn quantization(&self) -> Option<&QuantizationReport> {
+        self.quantization.as_ref()
+    }
+
     /// Shapes and settings of the model.
     pub fn config(&self) -> &ModelConfig {
         self.model.config()
@@ -167,7 +178,7 @@ impl Engine {
         self.model.config().context_length
     }
 
-    /// Digest of weights, tokenizer and template, hex.
+    /// Digest of weights, what they are quantised to at load, tokenizer and template, hex.
     pub fn model_digest(&self) -> &str {
         &self.model_digest
     }

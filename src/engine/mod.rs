@@ -41,6 +41,7 @@ mod run;
 mod schedule;
 mod sequence;
 mod session;
+mod spec;
 mod stats;
 
 pub use encoder::{EncoderIdentity, TextEncoder};
@@ -57,4 +58,5 @@ pub use request::{
     RequestOutput, SequenceId,
 };
 pub use session::Session;
+pub use spec::ModelSpec;
 pub use stats::EngineStats;

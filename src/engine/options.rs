@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use super::{EngineError, KvDirectoryOptions};
 use crate::ops::{DeviceChoice, KvDtype};
+use crate::weights::Quantization;
 
 /// How a model is run.
 #[derive(Debug, Clone)]
@@ -12,6 +13,8 @@ pub struct EngineOptions {
     pub device: DeviceChoice,
     /// Worker threads; `None`: all cores.
     pub threads: Option<NonZeroUsize>,
+    /// The format that float weights are quantised to at load; `None`: they stay as the files have them.
+    pub quantization: Option<Quantization>,
     /// Element type of cached keys and values.
     pub kv_dtype: KvDtype,
     /// Bytes of the KV pool; `None`: what one context of the model needs, half of the free memory at most.
@@ -38,6 +41,7 @@ impl Default for EngineOptions {
         Self {
             device: DeviceChoice::Cpu,
             threads: None,
+            quantization: None,
             kv_dtype: KvDtype::F32,
             kv_pool_bytes: None,
             state_pool_bytes: None,

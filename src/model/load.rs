@@ -3,22 +3,25 @@
 use super::config::{Family, ModelConfig};
 use super::layers::LayerLoader;
 use super::{
-    CausalLm, ModelError, WeightPlacement, gemma3, gemma4, gpt_oss, llama, qwen3, qwen3_5, qwen3_moe,
+    CausalLm, ModelError, QuantizationPlan, WeightPlacement, gemma3, gemma4, gpt_oss, llama, qwen3, qwen3_5,
+    qwen3_moe,
 };
 use crate::ops::{Backend, RopeLayout};
 use crate::weights::{TensorHeads, Weights};
 
-/// Loads the model that `weights` hold. `progress(loaded, total)` counts bytes on disk.
+/// Loads the model that `weights` hold, of which matrices become blocks as `quantization` says. `progress(loaded, total)`
+/// counts bytes on disk.
 ///
 /// # Errors
 /// [`ModelError`] for an unknown architecture, a config that cannot work, or a missing or misshapen tensor.
 pub fn load_model(
     weights: &Weights,
     backend: &Backend,
+    quantization: Option<&QuantizationPlan>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Box<dyn CausalLm>, ModelError> {
     let config = ModelConfig::from_weights(weights)?;
-    load(&mut LayerLoader::new(backend, &config, weights, progress))
+    load(&mut LayerLoader::new(backend, &config, weights, quantization, progress))
 }
 
 /// Where the weights of a model would lie, from its config and its tensors' heads alone: the family's own code asks for

@@ -9,6 +9,7 @@ mod gpt_oss;
 pub mod layers;
 mod llama;
 mod load;
+mod quantization;
 mod qwen3;
 mod qwen3_5;
 mod qwen3_moe;
@@ -19,6 +20,7 @@ pub use config::{
 };
 pub use layers::WeightPlacement;
 pub use load::{check_device, load_model, measure_model};
+pub use quantization::{QuantizationPlan, QuantizationReport};
 
 use crate::kv::{KvPlan, LayerKv};
 use crate::ops::{KvArena, OpError};
@@ -85,6 +87,14 @@ pub enum ModelError {
         architecture: String,
         /// What there is.
         supported: String,
+    },
+    /// Float weights were to be quantised, and there is no matrix for it.
+    #[error("{file}: nothing to quantise: {report}")]
+    NothingToQuantize {
+        /// The file.
+        file: String,
+        /// What the matrices are.
+        report: Box<QuantizationReport>,
     },
     /// A tensor library error.
     #[error(transparent)]

@@ -21,6 +21,7 @@ mod machine;
 mod mapped_embedding;
 mod norm;
 mod packed;
+mod quantize;
 mod region;
 pub mod roofline;
 mod rope;
@@ -49,6 +50,7 @@ pub use machine::{CpuReport, CudaReport, GpuReport, LibraryReport, MachineReport
 pub use mapped_embedding::mapped_embedding;
 pub use norm::{add_rms_norm, rms_norm};
 pub use packed::PackedMatrix;
+pub use quantize::quantize;
 pub use rope::{RopeAngles, RopeLayout, normed_rope, rope};
 pub use routing::{ExpertGroup, Routing, route, weighted_sum};
 pub use rows::select_rows;

@@ -71,6 +71,14 @@ pub enum WeightsError {
         /// As read in little-endian order; a big-endian file shows a multiple of 2^24.
         found: u32,
     },
+    /// A format that float weights cannot be quantised to.
+    #[error("{found:?} is no format to quantise to; the formats are {known}")]
+    UnknownQuantization {
+        /// What was asked for.
+        found: String,
+        /// The names there are.
+        known: String,
+    },
     /// A part of a GGUF split over several files.
     #[error("{}: is one of {count} parts of a split GGUF; merge them first (llama-gguf-split --merge)", file.display())]
     SplitGguf {

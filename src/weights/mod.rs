@@ -16,6 +16,7 @@ mod mapped_matrix;
 mod mxfp4;
 pub mod names;
 mod open;
+mod quantization;
 pub mod safetensors;
 mod shards;
 mod table;
@@ -38,6 +39,7 @@ pub use self::{
     mapped_matrix::MappedMatrix,
     mxfp4::Mxfp4Experts,
     names::Conventions,
+    quantization::Quantization,
 };
 use self::{
     mapped::{MappedFile, open_regular},
@@ -185,6 +187,11 @@ impl Weights {
                 dtype: dtype.to_string(),
             }),
         }
+    }
+
+    /// All text-model tensors by canonical name, as the headers describe them, in file order.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
+        self.table.entries.iter().map(|entry| (entry.canonical.as_str(), &entry.info))
     }
 
     /// Canonical names of all text-model tensors, in file order.

@@ -4,6 +4,7 @@
 mod bench;
 mod devices;
 mod lingua;
+mod quantize;
 mod recoveries;
 mod resume;
 mod runs;

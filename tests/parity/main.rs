@@ -17,6 +17,7 @@ mod dialects;
 mod drawn;
 mod encoders;
 mod gguf;
+mod quantized;
 mod real;
 mod rewritten;
 mod shapes;

@@ -132,6 +132,10 @@ impl RunConfig {
             if table.max_tokens == Some(0) {
                 return Err((format!("models.{name}.max_tokens"), "0 leaves no room for an answer".into()));
             }
+            if table.quantize.is_some() && self.compact.encoder.as_ref() == Some(name) {
+                let problem = "compact.encoder is this model, and encoders are not quantised";
+                return Err((format!("models.{name}.quantize"), problem.into()));
+            }
             let checked = table.sampling.params().check();
             checked.map_err(|error| (format!("models.{name}.sampling"), error.to_string()))?;
         }

@@ -5,6 +5,7 @@ use crate::decode::SamplingParams;
 use crate::tasks::ReasoningMode;
 use crate::tasks::compact::{CompactorSpec, CutoffPolicy};
 use crate::tasks::extract::ExtractionParse;
+use crate::weights::Quantization;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -195,6 +196,8 @@ impl Placement {
 pub struct ModelTable {
     /// A name of `longwick models list`, a path, or `hf:owner/name`.
     pub model: String,
+    /// The format that its float weights are quantised to at load, as `--quantize` has it; they stay where it is absent.
+    pub quantize: Option<Quantization>,
     /// Whether it reasons first, for templates that have the switch.
     pub thinking: Option<bool>,
     /// How much it reasons, for templates that know it.

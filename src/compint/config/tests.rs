@@ -75,6 +75,13 @@ fn what_is_wrong_is_named_by_file_and_key() {
         (SMALL.replace("\"upper_bound\", ", "\"sideways\", "), "sideways"),
         (SMALL.replace("max_tokens = 32", "max_tokens = 0"), "probe.max_tokens"),
         (SMALL.replace("max_tokens = 512", "sampling = { top_p = 2.0 }"), "models.m.sampling"),
+        (SMALL.replace("max_tokens = 512", "quantize = 'q3_k'"), "q8_0, q6_k"),
+        (
+            SMALL
+                .replace("max_tokens = 512", "quantize = 'q8_0'")
+                .replace("compactors", "encoder = 'm'\ncompactors"),
+            "models.m.quantize",
+        ),
         ("run = 1".to_owned(), "run"),
         ("\u{0}".to_owned(), "x.toml"),
     ];

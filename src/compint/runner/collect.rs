@@ -8,6 +8,7 @@ use super::weights::Weights;
 use super::work::{Work, WorkOutput, extraction_was_refused, was_refused};
 use super::{Cell, KeyBase, NewResult, ResultSink, RunnerError, result_key};
 use crate::compint::{Condition, NamedSummary};
+use crate::engine::ModelSpec;
 use crate::history::{Message, Role};
 use crate::tasks::GenerationSettings;
 use crate::tasks::compact::lingua::LlmLingua2;
@@ -21,7 +22,6 @@ use crate::tasks::probe::{ChoiceProbe, GenerateProbe};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 /// A task to run, and how many places wait for it.
@@ -107,8 +107,8 @@ impl Collector<'_> {
 
     fn key(&self, kind: &'static str, step: Step, inputs: &impl Serialize) -> Result<String, RunnerError> {
         let experiment = self.experiment;
-        let path = experiment.model_of(step).and_then(|name| experiment.paths.get(name));
-        let identity = path.and_then(|path| experiment.identities.get(path));
+        let model = experiment.model_of(step).and_then(|name| experiment.models.get(name));
+        let identity = model.and_then(|model| experiment.identities.get(model));
         let base = KeyBase {
             model: identity.map_or("", |identity| &identity.digest),
             arithmetic: identity.map_or("", |identity| &identity.arithmetic),
@@ -203,8 +203,9 @@ impl Collector<'_> {
         if let (None, Some((path, _))) = (&self.encoder, &self.experiment.encoder) {
             let observer = &mut *self.observer;
             let threads = self.experiment.options.threads;
+            let model = ModelSpec { path: path.clone(), quantization: None };
             let loaded =
-                LlmLingua2::load(path, threads, &mut |done, total| observer.loading(path, done, total))?;
+                LlmLingua2::load(path, threads, &mut |done, total| observer.loading(&model, done, total))?;
             *self.encoder = Some(Arc::new(loaded));
         }
         Ok(self.encoder.clone())
@@ -388,8 +389,8 @@ impl Experiment {
     }
 
     fn compact_tokenizer(&self) -> Option<&crate::tokenizer::Tokenizer> {
-        let path: &Path = self.paths.get(&self.config.compact.model)?;
-        Some(&self.identities.get(path)?.tokenizer)
+        let model = self.models.get(&self.config.compact.model)?;
+        Some(&self.identities.get(model)?.tokenizer)
     }
 
     /// Places that one instance fills in a step, for one compactor where the step needs one.

@@ -5,10 +5,10 @@ use super::experiment::Experiment;
 use super::phases::Step;
 use super::sources::PreparedInstance;
 use crate::compint::Condition;
+use crate::engine::ModelSpec;
 use crate::history::{Message, Role};
 use crate::tasks::count_tokens;
 use crate::tokenizer::Tokenizer;
-use std::path::PathBuf;
 
 /// Multiply-adds a second that two CPU cores reach in prefill, measured on an EPYC of the Zen 3 kind at the shapes of
 /// SmolLM2 135M. Decode reads each weight once a token and reaches this share of it.
@@ -41,8 +41,8 @@ pub struct Estimate {
 pub struct StageEstimate {
     /// What is done.
     pub stage: &'static str,
-    /// The model's file or folder.
-    pub model: PathBuf,
+    /// The model.
+    pub model: ModelSpec,
     /// Prompts.
     pub prefills: usize,
     /// Tokens of these prompts; what they share is counted again.
@@ -144,7 +144,7 @@ impl Experiment {
         }
         let stage = StageEstimate {
             stage: "compact (encoder)",
-            model: model.clone(),
+            model: ModelSpec { path: model.clone(), quantization: None },
             prefills: cost.prefills,
             prompt_tokens: cost.prompt,
             computed_tokens: cost.computed,

@@ -6,7 +6,7 @@ use super::{RecordedModel, RunnerError};
 use crate::compint::Protocol;
 use crate::compint::config::{DeviceName, KvElement, RunConfig};
 use crate::compint::protocol::ExtractionPrompt;
-use crate::engine::{EncoderIdentity, EngineOptions, KvDirectoryOptions, ModelIdentity};
+use crate::engine::{EncoderIdentity, EngineOptions, KvDirectoryOptions, ModelIdentity, ModelSpec};
 use crate::ops::{DeviceChoice, KvDtype};
 use crate::tasks::judge::{RetentionLabel, load_labels};
 use crate::weights::fetch::resolve_model;
@@ -24,9 +24,9 @@ pub struct Experiment {
     pub(super) sources: Sources,
     pub(super) labels: Vec<RetentionLabel>,
     pub(super) options: EngineOptions,
-    /// Model names to paths, and paths to what is there.
-    pub(super) paths: BTreeMap<String, PathBuf>,
-    pub(super) identities: BTreeMap<PathBuf, ModelIdentity>,
+    /// Names in the config to models, and models to what they are.
+    pub(super) models: BTreeMap<String, ModelSpec>,
+    pub(super) identities: BTreeMap<ModelSpec, ModelIdentity>,
     /// The encoder of `llmlingua2`, where a compactor is one.
     pub(super) encoder: Option<(PathBuf, EncoderIdentity)>,
 }
@@ -60,22 +60,24 @@ impl Experiment {
             None => Vec::new(),
         };
         let options = engine_options(&config);
-        let (mut paths, mut identities) = (BTreeMap::new(), BTreeMap::new());
+        let (mut models, mut identities) = (BTreeMap::new(), BTreeMap::new());
         for name in used_models(&config, extracts) {
             let Some(table) = config.model(name) else { continue };
             let path = resolve_model(&table.model)
                 .map_err(|source| RunnerError::Model { name: name.to_owned(), source: Box::new(source) })?;
-            if !identities.contains_key(&path) {
-                identities.insert(path.clone(), ModelIdentity::read(&path, &options)?);
+            let model = ModelSpec { path, quantization: table.quantize };
+            if !identities.contains_key(&model) {
+                let options = EngineOptions { quantization: model.quantization, ..options.clone() };
+                identities.insert(model.clone(), ModelIdentity::read(&model.path, &options)?);
             }
-            paths.insert(name.to_owned(), path);
+            models.insert(name.to_owned(), model);
         }
         let encoder = match config.compact.compactors.iter().any(|spec| spec.needs_encoder()) {
             true => read_encoder(&config, &options)?,
             false => None,
         };
         let counting = config.probe.as_ref().map_or(&config.compact.model, |probe| &probe.model);
-        let tokenizer = &identities[&paths[counting]].tokenizer;
+        let tokenizer = &identities[&models[counting]].tokenizer;
         let sources = Sources::load(&config, &protocol, tokenizer)?;
         Ok(Self {
             config,
@@ -86,7 +88,7 @@ impl Experiment {
             sources,
             labels,
             options,
-            paths,
+            models,
             identities,
             encoder,
         })
@@ -121,24 +123,25 @@ impl Experiment {
     }
 
     /// Steps by model, in the order they are done.
-    pub(super) fn phases(&self) -> Vec<Phase<PathBuf>> {
-        let path = |step: Step| Some((step, self.paths.get(self.model_of(step)?)?.clone()));
-        let steps: Vec<(Step, PathBuf)> = Step::ALL.into_iter().filter_map(path).collect();
+    pub(super) fn phases(&self) -> Vec<Phase<ModelSpec>> {
+        let model = |step: Step| Some((step, self.models.get(self.model_of(step)?)?.clone()));
+        let steps: Vec<(Step, ModelSpec)> = Step::ALL.into_iter().filter_map(model).collect();
         phases(&steps)
     }
 
     /// What each model's results are computed by.
     pub(super) fn recorded_models(&self) -> Vec<RecordedModel> {
-        let recorded = |(name, path): (&String, &PathBuf)| {
-            let identity = self.identities.get(path)?;
+        let recorded = |(name, model): (&String, &ModelSpec)| {
+            let identity = self.identities.get(model)?;
             let arithmetic = identity.arithmetic.clone();
             Some(RecordedModel {
                 name: name.clone(),
+                quantize: model.quantization,
                 arithmetic,
                 batch_invariant: identity.is_batch_invariant,
             })
         };
-        self.paths.iter().filter_map(recorded).collect()
+        self.models.iter().filter_map(recorded).collect()
     }
 
     /// Instances of all settings.

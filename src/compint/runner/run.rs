@@ -8,8 +8,9 @@ use super::sources::PreparedInstance;
 use super::weights::{Clock, Weights};
 use super::{NewResult, ResultSink, RunPlan, RunnerError};
 use crate::compint::metrics::Agreement;
-use crate::engine::{EngineStats, MemoryReport, ModelHost};
+use crate::engine::{EngineStats, MemoryReport, ModelHost, ModelSpec};
 use crate::kv::disk::DirectoryUse;
+use crate::model::QuantizationReport;
 use crate::tasks::compact::lingua::LlmLingua2;
 use crate::tasks::judge::Verdict;
 use crate::tasks::{RunEnd, RunOptions, run_jobs};
@@ -17,7 +18,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,9 +35,9 @@ pub trait RunObserver {
     /// The time left, where something was computed: from the estimate's shares and the speed of this session.
     fn time_left(&mut self, left: Option<Duration>);
     /// A model's bytes are being read.
-    fn loading(&mut self, model: &Path, done: u64, total: u64);
-    /// A model was loaded.
-    fn loaded(&mut self, model: &Path, memory: &MemoryReport);
+    fn loading(&mut self, model: &ModelSpec, done: u64, total: u64);
+    /// A model was loaded, and quantised where that was asked for.
+    fn loaded(&mut self, model: &ModelSpec, memory: &MemoryReport, quantization: Option<&QuantizationReport>);
 }
 
 /// Is told and says nothing.
@@ -48,8 +48,8 @@ impl RunObserver for SilentObserver {
     fn progress(&mut self, _: usize, _: usize, _: usize) {}
     fn tokens(&mut self, _: u64, _: u64) {}
     fn time_left(&mut self, _: Option<Duration>) {}
-    fn loading(&mut self, _: &Path, _: u64, _: u64) {}
-    fn loaded(&mut self, _: &Path, _: &MemoryReport) {}
+    fn loading(&mut self, _: &ModelSpec, _: u64, _: u64) {}
+    fn loaded(&mut self, _: &ModelSpec, _: &MemoryReport, _: Option<&QuantizationReport>) {}
 }
 
 /// How a run ended.
@@ -84,7 +84,7 @@ struct Session<'a> {
     /// The encoder of `llmlingua2`, while compactions are made.
     encoder: Option<Arc<LlmLingua2>>,
     /// The load that each model's engine is of.
-    current: BTreeMap<PathBuf, i64>,
+    current: BTreeMap<ModelSpec, i64>,
     log: RefCell<PromptLog>,
     report: RunReport,
     weights: Weights,
@@ -158,7 +158,7 @@ impl Experiment {
 }
 
 impl Session<'_> {
-    fn run_phase(&mut self, phase: &Phase<PathBuf>) -> Result<ControlFlow<()>, RunnerError> {
+    fn run_phase(&mut self, phase: &Phase<ModelSpec>) -> Result<ControlFlow<()>, RunnerError> {
         let experiment = self.experiment;
         if phase.steps.contains(&Step::Labels) && self.judge_labels(&phase.model)?.is_break() {
             return Ok(ControlFlow::Break(()));
@@ -178,7 +178,7 @@ impl Session<'_> {
 
     fn run_steps(
         &mut self,
-        model: &Path,
+        model: &ModelSpec,
         steps: &[Step],
         group: &[PreparedInstance],
     ) -> Result<ControlFlow<()>, RunnerError> {
@@ -207,7 +207,7 @@ impl Session<'_> {
         self.run_batch(model, batch)
     }
 
-    fn judge_labels(&mut self, model: &Path) -> Result<ControlFlow<()>, RunnerError> {
+    fn judge_labels(&mut self, model: &ModelSpec) -> Result<ControlFlow<()>, RunnerError> {
         let date = self.report.date.clone();
         let mut batch = Batch::default();
         let mut collector = Collector {
@@ -238,7 +238,7 @@ impl Session<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn run_batch(&mut self, model: &Path, batch: Batch) -> Result<ControlFlow<()>, RunnerError> {
+    fn run_batch(&mut self, model: &ModelSpec, batch: Batch) -> Result<ControlFlow<()>, RunnerError> {
         self.sink.link(&batch.cells)?;
         self.done += batch.settled;
         self.reused += batch.reused;
@@ -256,21 +256,22 @@ impl Session<'_> {
     }
 
     /// Makes sure the model is loaded, and names the load.
-    fn load(&mut self, model: &Path) -> Result<i64, RunnerError> {
+    fn load(&mut self, model: &ModelSpec) -> Result<i64, RunnerError> {
         let before = self.host.loads();
         let observer = &mut *self.observer;
         let engine = self.host.engine(model, &mut |done, total| observer.loading(model, done, total))?;
         let (digest, memory) = (engine.model_digest().to_owned(), engine.memory());
+        let quantization = engine.quantization().cloned();
         if let Some(&load) = self.current.get(model).filter(|_| self.host.loads() == before) {
             return Ok(load);
         }
-        self.observer.loaded(model, &memory);
+        self.observer.loaded(model, &memory, quantization.as_ref());
         let load = self.sink.open_load(&digest, memory.block_size)?;
-        self.current.insert(model.to_owned(), load);
+        self.current.insert(model.clone(), load);
         Ok(load)
     }
 
-    fn run_tasks(&mut self, model: &Path, load: i64, tasks: Vec<Task>) -> Result<RunEnd, RunnerError> {
+    fn run_tasks(&mut self, model: &ModelSpec, load: i64, tasks: Vec<Task>) -> Result<RunEnd, RunnerError> {
         let others =
             totals(self.report.loads.iter().filter(|(other, _)| **other != load).map(|(_, stats)| stats));
         let options = RunOptions {

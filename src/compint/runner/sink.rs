@@ -4,6 +4,7 @@ use crate::chat::Adaptation;
 use crate::compint::Condition;
 use crate::compint::metrics::ResultRow;
 use crate::engine::EngineStats;
+use crate::weights::Quantization;
 
 /// Whatever a sink failed on.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,9 @@ pub struct RunPlan {
 pub struct RecordedModel {
     /// Its name in the config.
     pub name: String,
+    /// What its float weights are quantised to at load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantize: Option<Quantization>,
     /// Backend, KV element type, longwick's version.
     pub arithmetic: String,
     /// Whether results depend on their tokens alone, and not on what was computed beside them.

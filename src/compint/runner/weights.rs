@@ -4,8 +4,7 @@ use super::RunnerError;
 use super::estimate::{DECODE_SHARE, PREFILL_MULTIPLY_ADDS, TokenCounts};
 use super::experiment::Experiment;
 use super::phases::Step;
-use crate::engine::EngineStats;
-use std::path::Path;
+use crate::engine::{EngineStats, ModelSpec};
 use std::time::{Duration, Instant};
 
 /// Expected seconds of one place's work, by step, from the estimate of the whole run. Only their ratios matter: the
@@ -91,7 +90,7 @@ impl Clock {
 
 impl Experiment {
     /// Multiply-adds a token of a model costs.
-    pub(super) fn weights_per_token(&self, model: &Path) -> u64 {
+    pub(super) fn weights_per_token(&self, model: &ModelSpec) -> u64 {
         self.identities.get(model).map_or(0, |identity| identity.config.weights_per_token())
     }
 }

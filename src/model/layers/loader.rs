@@ -6,7 +6,7 @@ mod stacked;
 pub use placement::WeightPlacement;
 
 use super::Linear;
-use crate::model::{ModelConfig, ModelError};
+use crate::model::{ModelConfig, ModelError, QuantizationPlan};
 use crate::ops::{self, Backend, PackedMatrix};
 use crate::weights::{MappedMatrix, TensorHeads, TensorView, WeightDtype, Weights};
 use candle_core::Tensor;
@@ -29,6 +29,7 @@ pub struct LayerLoader<'a> {
     /// The model's shapes.
     pub config: &'a ModelConfig,
     source: Source<'a>,
+    quantization: Option<&'a QuantizationPlan>,
     progress: Progress<'a>,
     placement: WeightPlacement,
 }
@@ -50,17 +51,18 @@ impl Progress<'_> {
 }
 
 impl<'a> LayerLoader<'a> {
-    /// `progress(loaded, total)` is called after each tensor, in bytes on disk.
+    /// Matrices become blocks as `quantization` says. `progress(loaded, total)` is called after each tensor, in bytes on disk.
     pub fn new(
         backend: &'a Backend,
         config: &'a ModelConfig,
         weights: &'a Weights,
+        quantization: Option<&'a QuantizationPlan>,
         progress: &'a mut dyn FnMut(u64, u64),
     ) -> Self {
         let progress =
             Progress { report: Some(progress), loaded_bytes: 0, total_bytes: weights.total_bytes() };
         let placement = WeightPlacement::default();
-        Self { backend, config, source: Source::Files(weights), progress, placement }
+        Self { backend, config, source: Source::Files(weights), quantization, progress, placement }
     }
 
     /// A loader that measures: what it loads has the sizes that `heads` say, and no elements. Operations must not read it.
@@ -74,6 +76,7 @@ impl<'a> LayerLoader<'a> {
             backend,
             config,
             source: Source::Heads(heads),
+            quantization: None,
             progress,
             placement: WeightPlacement::default(),
         }
@@ -84,9 +87,16 @@ impl<'a> LayerLoader<'a> {
         self.placement
     }
 
-    /// Packs a matrix.
-    fn pack(&mut self, tensor: &TensorView<'_>) -> Result<PackedMatrix, ModelError> {
-        let packed = PackedMatrix::pack(self.backend, tensor)?;
+    /// Packs a matrix of the tensor of this canonical name, quantised where that is planned.
+    fn pack(&mut self, name: &str, matrix: &TensorView<'_>) -> Result<PackedMatrix, ModelError> {
+        let packed = match self.quantization.and_then(|plan| plan.format_of(name)) {
+            None => PackedMatrix::pack(self.backend, matrix)?,
+            Some(format) => {
+                let blocks = ops::quantize(self.backend, matrix, format)?;
+                let quantised = TensorView { dtype: format.dtype(), data: &blocks, ..matrix.clone() };
+                PackedMatrix::pack(self.backend, &quantised)?
+            }
+        };
         self.placement.add_packed(&packed);
         Ok(packed)
     }
@@ -121,7 +131,7 @@ impl<'a> LayerLoader<'a> {
             }
         };
         let tensor = weights.require(name, &shape)?;
-        let packed = self.pack(&tensor)?;
+        let packed = self.pack(name, &tensor)?;
         self.progress.advance(tensor.data.len());
         Ok(packed)
     }
@@ -144,7 +154,7 @@ impl<'a> LayerLoader<'a> {
         let row_bytes = tensor.data.len() / shape[0].max(1);
         let data = tensor.data.get(rows.start * row_bytes..rows.end * row_bytes).unwrap_or_default();
         let tensor = TensorView { shape: vec![rows.len(), shape[1]], data, ..tensor };
-        let packed = self.pack(&tensor)?;
+        let packed = self.pack(name, &tensor)?;
         self.progress.advance(tensor.data.len());
         Ok(packed)
     }

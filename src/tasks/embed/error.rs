@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Pooling;
 use crate::engine::EngineError;
+use crate::weights::Quantization;
 
 /// What ends an embedding.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,14 @@ pub enum EmbedError {
     DecoderPooling {
         /// What was asked for.
         pooling: Pooling,
+    },
+    /// Quantisation was asked for, and the model is an encoder.
+    #[error("{} is an encoder, and only decoders can be quantised to {format}", path.display())]
+    QuantizedEncoder {
+        /// The model.
+        path: PathBuf,
+        /// What was asked for.
+        format: Quantization,
     },
     /// A limit of tokens that cannot be.
     #[error("a text of {found} tokens at most: must be {least} to {limit}, special tokens included")]

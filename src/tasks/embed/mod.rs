@@ -18,6 +18,7 @@ use std::path::Path;
 
 use self::pooling::Published;
 use crate::engine::{Engine, EngineOptions, TextEncoder};
+use crate::model::QuantizationReport;
 use crate::model::encoder::EncoderConfig;
 use crate::weights::Weights;
 
@@ -71,6 +72,9 @@ impl Embedder {
         };
         let pooling = settings.pooling.or(published.pooling);
         let (model, pooling, around, context) = if EncoderConfig::is_encoder(&weights) {
+            if let Some(format) = options.quantization {
+                return Err(EmbedError::QuantizedEncoder { path: path.to_owned(), format });
+            }
             let pooling = pooling.ok_or_else(|| EmbedError::NoPooling { path: path.to_owned() })?;
             let model = TextEncoder::load(path, options.threads, &[], progress)?;
             let (around, context) =
@@ -95,6 +99,14 @@ impl Embedder {
             return Err(EmbedError::MaxTokens { found, least: around + 1, limit: context });
         }
         Ok(Self { model, pooling, max_tokens })
+    }
+
+    /// What was quantised at load; `None` where nothing was asked for.
+    pub fn quantization(&self) -> Option<&QuantizationReport> {
+        match &self.model {
+            Model::Encoder(_) => None,
+            Model::Decoder { engine, .. } => engine.quantization(),
+        }
     }
 
     /// Embeds texts; `on_done` gets each with its number, in order, as soon as it is there.

@@ -32,7 +32,7 @@ impl LayerLoader<'_> {
         let mut matrices = Vec::with_capacity(count);
         for data in tensor.data.chunks_exact(bytes.max(1)) {
             let matrix = TensorView { shape: vec![out_features, in_features], data, ..tensor.clone() };
-            matrices.push(self.pack(&matrix)?);
+            matrices.push(self.pack(name, &matrix)?);
             self.progress.advance(bytes);
         }
         Ok(matrices)
@@ -63,7 +63,7 @@ impl LayerLoader<'_> {
             let data = experts.rows(expert, rows.clone());
             let dtype = WeightDtype::Mxfp4;
             let matrix = TensorView { name, dtype, shape: shape.to_vec(), data: &data };
-            matrices.push(self.pack(&matrix)?);
+            matrices.push(self.pack(name, &matrix)?);
             self.progress.advance(data.len());
         }
         Ok(matrices)
@@ -151,7 +151,7 @@ impl LayerLoader<'_> {
             let data: Vec<u8> =
                 tensor.data.chunks_exact(share.max(1)).skip(first).step_by(2).flatten().copied().collect();
             let shape = vec![groups * rows, in_features];
-            self.pack(&TensorView { shape, data: &data, ..tensor.clone() })
+            self.pack(name, &TensorView { shape, data: &data, ..tensor.clone() })
         };
         let parts = [part(0)?, part(1)?];
         self.progress.advance(tensor.data.len());
