@@ -11,7 +11,14 @@ use sha2::{Digest, Sha256};
 const BLOCKS: usize = 64;
 
 fn cache() -> (KvCache, KvIdentity) {
-    let shape = RecurrentShape { key_heads: 1, value_heads: 1, key_dim: 8, value_dim: 8, conv_kernel: 2 };
+    let shape = RecurrentShape {
+        key_heads: 1,
+        value_heads: 1,
+        key_dim: 8,
+        value_dim: 8,
+        conv_kernel: 2,
+        value_heads_in_turn: false,
+    };
     let full = LayerKv::Full { kv_heads: 1, head_dim: 8 };
     let sliding = LayerKv::Sliding { window: 40, kv_heads: 1, head_dim: 8 };
     let plan = KvPlan::new(&[full, sliding, LayerKv::Recurrent(shape)], 16, KvDtype::Bf16).expect("a plan");

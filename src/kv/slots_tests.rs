@@ -10,8 +10,14 @@ use super::{KvCache, KvError, KvPlan, LayerKv, SequenceCache};
 use crate::ops::{Backend, KvDtype, RecurrentShape, STATE_CHUNK};
 
 const FULL: LayerKv = LayerKv::Full { kv_heads: 1, head_dim: 16 };
-const SHAPE: RecurrentShape =
-    RecurrentShape { key_heads: 1, value_heads: 1, key_dim: 8, value_dim: 8, conv_kernel: 4 };
+const SHAPE: RecurrentShape = RecurrentShape {
+    key_heads: 1,
+    value_heads: 1,
+    key_dim: 8,
+    value_dim: 8,
+    conv_kernel: 4,
+    value_heads_in_turn: false,
+};
 
 fn plan(block_size: usize) -> KvPlan {
     let recurrent = LayerKv::Recurrent(SHAPE);

@@ -13,7 +13,7 @@ const RUN: usize = 16;
 pub struct RecurrentShape {
     /// Query and key heads.
     pub key_heads: usize,
-    /// Value heads, a multiple of the key heads: value head h reads key head `h / (value_heads / key_heads)`.
+    /// Value heads, a multiple of the key heads.
     pub value_heads: usize,
     /// Elements a query or key head.
     pub key_dim: usize,
@@ -21,6 +21,8 @@ pub struct RecurrentShape {
     pub value_dim: usize,
     /// Tokens the causal convolution sees, the current one included.
     pub conv_kernel: usize,
+    /// Whether value head h reads key head `h % key_heads`; else it reads `h / (value_heads / key_heads)`.
+    pub value_heads_in_turn: bool,
 }
 
 impl RecurrentShape {
@@ -29,9 +31,12 @@ impl RecurrentShape {
         2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
     }
 
-    /// Value heads that share a key head.
-    pub fn group(&self) -> usize {
-        self.value_heads / self.key_heads
+    /// The value heads that read a key head, ascending.
+    pub fn value_heads_of(&self, key_head: usize) -> impl Iterator<Item = usize> + use<> {
+        let count = self.value_heads / self.key_heads;
+        let (first, step) =
+            if self.value_heads_in_turn { (key_head, self.key_heads) } else { (key_head * count, 1) };
+        (0..count).map(move |index| first + index * step)
     }
 
     /// Elements from one row of values to the next.

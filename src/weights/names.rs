@@ -14,6 +14,21 @@ pub struct Conventions {
     /// Rows of `q_proj` and `k_proj` are reordered within each head of dimension `d`, so that the two halves of a rope
     /// pair are neighbours: row `2j + s` here is row `s * d/2 + j` of the HF checkpoint. True of llama in GGUF.
     pub rope_pairs_interleaved: bool,
+    /// `A_log` of recurrent layers holds `-exp(A_log)`. True of Qwen3.5 in GGUF.
+    pub decay_rates: bool,
+    /// Value heads of recurrent layers are dealt out to key heads in turn, where HF has those of a key head side by side.
+    /// True of Qwen3.5 in GGUF.
+    pub value_heads_in_turn: bool,
+}
+
+impl Conventions {
+    /// Those of an HF checkpoint.
+    const HUGGING_FACE: Self = Self {
+        norm_weights_include_one: false,
+        rope_pairs_interleaved: false,
+        decay_rates: false,
+        value_heads_in_turn: false,
+    };
 }
 
 /// How the tensors of one GGUF architecture are named. Names are without `.weight` or `.bias`, which stay as they are.
@@ -84,45 +99,72 @@ const PER_LAYER_TOP: &[(&str, &str)] = &[
     ("per_layer_proj_norm", "model.per_layer_projection_norm"),
 ];
 
-/// Of a block, with the suffix: HF has these as buffers, whose names end without one.
-const BLOCK_BUFFERS: &[(&str, &str)] = &[("layer_output_scale.weight", "layer_scalar")];
+/// Of the recurrent layers of Qwen3.5, whose other layers have the norm in front of the MLP under this name too.
+const GATED_DELTA_NET: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("attn_qkv", "linear_attn.in_proj_qkv"),
+    ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_beta", "linear_attn.in_proj_b"),
+    ("ssm_alpha", "linear_attn.in_proj_a"),
+    ("ssm_conv1d", "linear_attn.conv1d"),
+    ("ssm_norm", "linear_attn.norm"),
+    ("ssm_out", "linear_attn.out_proj"),
+];
+
+/// Of a block, with the suffix where there is one: HF has these as buffers or bare parameters, whose names end without one.
+const BLOCK_BUFFERS: &[(&str, &str)] = &[
+    ("layer_output_scale.weight", "layer_scalar"),
+    ("ssm_a", "linear_attn.A_log"),
+    ("ssm_dt.bias", "linear_attn.dt_bias"),
+];
 
 const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "llama",
         top: TOP,
         blocks: &[ATTENTION, GATED_MLP, PRE_NORM],
-        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: true },
+        conventions: Conventions { rope_pairs_interleaved: true, ..Conventions::HUGGING_FACE },
     },
     Architecture {
         name: "qwen3",
         top: TOP,
         blocks: &[ATTENTION, QK_NORM, GATED_MLP, PRE_NORM],
-        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+        conventions: Conventions::HUGGING_FACE,
     },
     Architecture {
         name: "qwen3moe",
         top: TOP,
         blocks: &[ATTENTION, QK_NORM, GATED_MLP, EXPERTS, QWEN3_ROUTER, PRE_NORM],
-        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+        conventions: Conventions::HUGGING_FACE,
+    },
+    Architecture {
+        name: "qwen35",
+        top: TOP,
+        blocks: &[ATTENTION, QK_NORM, GATED_MLP, GATED_DELTA_NET],
+        conventions: Conventions {
+            norm_weights_include_one: true,
+            decay_rates: true,
+            value_heads_in_turn: true,
+            ..Conventions::HUGGING_FACE
+        },
     },
     Architecture {
         name: "gpt-oss",
         top: TOP,
         blocks: &[ATTENTION, GATED_MLP, EXPERTS, GPT_OSS],
-        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+        conventions: Conventions::HUGGING_FACE,
     },
     Architecture {
         name: "gemma3",
         top: TOP,
         blocks: &[ATTENTION, QK_NORM, GATED_MLP, SANDWICH_NORM],
-        conventions: Conventions { norm_weights_include_one: true, rope_pairs_interleaved: false },
+        conventions: Conventions { norm_weights_include_one: true, ..Conventions::HUGGING_FACE },
     },
     Architecture {
         name: "gemma4",
         top: PER_LAYER_TOP,
         blocks: &[ATTENTION, QK_NORM, GATED_MLP, SANDWICH_NORM, PER_LAYER_INPUT],
-        conventions: Conventions { norm_weights_include_one: false, rope_pairs_interleaved: false },
+        conventions: Conventions::HUGGING_FACE,
     },
 ];
 
@@ -144,6 +186,11 @@ pub fn gguf_conventions(architecture: &str) -> Option<Conventions> {
 /// architecture that is not known: such a tensor keeps its name.
 pub fn canonical_gguf_name(architecture: &str, name: &str) -> Option<String> {
     let known = find_architecture(architecture)?;
+    if let Some((layer, part)) = block_part(name)
+        && let Some((_, canonical)) = BLOCK_BUFFERS.iter().find(|(gguf, _)| *gguf == part)
+    {
+        return Some(format!("model.layers.{layer}.{canonical}"));
+    }
     let (stem, suffix) = name.rsplit_once('.')?;
     if !matches!(suffix, "weight" | "bias") {
         return None;
@@ -151,18 +198,16 @@ pub fn canonical_gguf_name(architecture: &str, name: &str) -> Option<String> {
     if let Some((_, canonical)) = known.top.iter().find(|(gguf, _)| *gguf == stem) {
         return Some(format!("{canonical}.{suffix}"));
     }
-    let (layer, part) = stem.strip_prefix("blk.")?.split_once('.')?;
-    // Only the number's one usual spelling, so that `blk.01` does not pass for layer 1.
-    if layer.parse::<u32>().ok()?.to_string() != layer {
-        return None;
-    }
-    let mut buffers = BLOCK_BUFFERS.iter();
-    if let Some((_, canonical)) = buffers.find(|(gguf, _)| gguf.rsplit_once('.') == Some((part, suffix))) {
-        return Some(format!("model.layers.{layer}.{canonical}"));
-    }
+    let (layer, part) = block_part(stem)?;
     let mut parts = known.blocks.iter().copied().flatten();
     let (_, canonical) = parts.find(|(gguf, _)| *gguf == part)?;
     Some(format!("model.layers.{layer}.{canonical}.{suffix}"))
+}
+
+/// `blk.N.PART` as N and PART; only the number's one usual spelling, so that `blk.01` does not pass for layer 1.
+fn block_part(name: &str) -> Option<(&str, &str)> {
+    let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+    (layer.parse::<u32>().ok()?.to_string() == layer).then_some((layer, part))
 }
 
 /// Parts of multimodal checkpoints, and extra heads, that the text model does not use; each may stand below `model.`.

@@ -1,9 +1,10 @@
 //! Checkpoints with recurrent layers and one thing wrong: the error names it, what was expected, and what was found. The
 //! same checkpoint inside a multimodal one gives the same tokens.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longwick::engine::{Engine, EngineOptions, GenerateParams, Request, RequestKind, RequestOutput};
+use longwick::weights::Weights;
 use serde_json::{Map, Value, json};
 
 use crate::models::{copied, load_and_run};
@@ -160,5 +161,62 @@ fn the_same_checkpoint_inside_a_multimodal_one() {
             header.insert("mtp.norm.weight".to_owned(), nothing);
         });
         assert!(generated(folder.path()) == expected, "{prefix}");
+    }
+}
+
+/// The same checkpoint as a GGUF file.
+fn gguf() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny").join(FIXTURE).join("model-bf16.gguf")
+}
+
+/// It with `change` made to its bytes.
+fn gguf_refusal(change: impl FnOnce(&mut Vec<u8>)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let mut bytes = std::fs::read(gguf()).unwrap();
+    change(&mut bytes);
+    std::fs::write(&path, bytes).unwrap();
+    load_and_run(&path).expect_err("a damaged file loaded").to_string()
+}
+
+/// Where the value of a key begins, its type before it.
+fn value_of(bytes: &[u8], key: &str) -> usize {
+    let name = [&(key.len() as u64).to_le_bytes(), key.as_bytes()].concat();
+    let found = bytes.windows(name.len()).position(|window| window == name).unwrap();
+    found + name.len() + 4
+}
+
+#[test]
+fn gguf_settings_that_cannot_work_are_named() {
+    for (key, value, parts) in [
+        ("ssm.inner_size", 145, &["qwen35.ssm.inner_size", "145 is no multiple of the 6 value heads"][..]),
+        ("ssm.time_step_rank", 0, &["qwen35.ssm.inner_size", "0 value heads"]),
+        ("ssm.group_count", 4, &["linear_num_value_heads", "6 is not a multiple of the 4"]),
+        ("ssm.group_count", 0, &["linear_num_key_heads", "0 is not at least 1"]),
+        ("ssm.state_size", 13, &["attn_qkv", "expected [222, 48]", "[216, 48]"]),
+        ("ssm.conv_kernel", 4, &["ssm_conv1d", "expected [216, 1, 4]", "[216, 3]"]),
+        ("nextn_predict_layers", 6, &["num_hidden_layers"]),
+        ("nextn_predict_layers", 7, &["num_hidden_layers"]),
+        ("block_count", 5, &["qwen35.attention.recurrent_layers", "6 entries for 5 layers"]),
+        ("rope.dimension_count", 41, &["of 40 elements of a head cannot rotate"]),
+    ] {
+        let message = gguf_refusal(|bytes| {
+            let at = value_of(bytes, &format!("qwen35.{key}"));
+            bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+        });
+        check(&message, parts);
+    }
+}
+
+#[test]
+fn decay_rates_that_grow_are_refused() {
+    let weights = Weights::open(&gguf()).unwrap();
+    let (_, tensor) = weights.tensors().find(|(_, tensor)| tensor.name == "blk.2.ssm_a").unwrap();
+    for rate in [0.5_f32, f32::NAN] {
+        let message = gguf_refusal(|bytes| {
+            let at = tensor.range.start + 4 * 3;
+            bytes[at..at + 4].copy_from_slice(&rate.to_le_bytes());
+        });
+        check(&message, &["ssm_a", &format!("{rate} in head 3"), "at most 0"]);
     }
 }

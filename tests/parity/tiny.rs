@@ -191,6 +191,14 @@ fn own_qwen3_5() {
     check_folder(&assets::own_fixture("qwen3_5"));
 }
 
+/// The same weights as llama.cpp's converter writes them: value heads dealt out in turn, decay rates in the place of their
+/// logarithms, norms with the 1 added, a layer behind the last that is not used.
+#[test]
+fn own_qwen3_5_in_gguf() {
+    let folder = assets::own_fixture("qwen3_5");
+    check_model(&folder.join("model-bf16.gguf"), &folder);
+}
+
 /// bf16 weights, the config dialect of older releases, linear rope scaling on the full layers.
 #[test]
 fn own_gemma3() {

@@ -20,7 +20,14 @@ fn full_plan() -> KvPlan {
 }
 
 fn recurrent_plan() -> KvPlan {
-    let shape = RecurrentShape { key_heads: 1, value_heads: 2, key_dim: 8, value_dim: 8, conv_kernel: 4 };
+    let shape = RecurrentShape {
+        key_heads: 1,
+        value_heads: 2,
+        key_dim: 8,
+        value_dim: 8,
+        conv_kernel: 4,
+        value_heads_in_turn: false,
+    };
     let full = LayerKv::Full { kv_heads: 1, head_dim: 8 };
     KvPlan::new(&[LayerKv::Recurrent(shape), full], BLOCK, KvDtype::F32).unwrap()
 }

@@ -1,7 +1,8 @@
 //! The GGUF dialect: keys under the architecture's name.
 
 use super::{
-    Activation, ExpertSettings, Family, HeadSource, ModelConfig, RopeScaling, RopeSettings, Yarn, gguf_gemma4,
+    Activation, ExpertSettings, Family, HeadSource, ModelConfig, RopeScaling, RopeSettings, Yarn,
+    gguf_gemma4, gguf_qwen3_5,
 };
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
@@ -82,11 +83,7 @@ pub(super) fn read(metadata: &GgufMetadata, weights: &Weights) -> Result<ModelCo
     let family = Family::from_name(architecture, &file)?;
     match family {
         Family::Gemma4 => gguf_gemma4::read(&Fields { metadata, architecture, file }, weights),
-        Family::Qwen3_5 => Err(ModelError::UnsupportedArchitecture {
-            file,
-            architecture: architecture.to_owned(),
-            supported: "as safetensors only".to_owned(),
-        }),
+        Family::Qwen3_5 => gguf_qwen3_5::read(&Fields { metadata, architecture, file }, weights),
         _ => read_common(&Fields { metadata, architecture, file }, family, weights),
     }
 }

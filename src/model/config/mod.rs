@@ -4,6 +4,7 @@ mod experts;
 mod gemma4;
 mod gguf;
 mod gguf_gemma4;
+mod gguf_qwen3_5;
 mod huggingface;
 mod manifest;
 mod recurrent;
@@ -44,7 +45,7 @@ impl Family {
         (Family::Llama, &["llama"]),
         (Family::Qwen3, &["qwen3"]),
         (Family::Qwen3Moe, &["qwen3_moe", "qwen3moe"]),
-        (Family::Qwen3_5, &["qwen3_5_text", "qwen3_5"]),
+        (Family::Qwen3_5, &["qwen3_5_text", "qwen3_5", "qwen35"]),
         (Family::GptOss, &["gpt_oss", "gpt-oss"]),
         (Family::Gemma3, &["gemma3_text", "gemma3"]),
         (Family::Gemma4, &["gemma4_text", "gemma4"]),

@@ -9,6 +9,8 @@ pub struct RecurrentSettings {
     pub shape: RecurrentShape,
     /// Whether a layer is one of them.
     pub layers: Vec<bool>,
+    /// Whether the files hold `-exp(A_log)` where HF checkpoints hold `A_log`.
+    pub holds_decay_rates: bool,
 }
 
 impl RecurrentSettings {

@@ -50,7 +50,7 @@ impl GatedDeltaNet {
                 channels,
                 shape.conv_kernel,
             )?,
-            a_log: loader.vector(&format!("{prefix}.A_log"), heads, 0.0)?,
+            a_log: a_log(loader, &format!("{prefix}.A_log"), heads)?,
             dt_bias: loader.vector(&format!("{prefix}.dt_bias"), heads, 0.0)?,
             norm: loader.vector(&format!("{prefix}.norm.weight"), shape.value_dim, 0.0)?,
             norm_eps: loader.config.rms_norm_eps,
@@ -104,4 +104,21 @@ impl GatedDeltaNet {
         };
         Ok(context.plan.states.as_ref().ok_or_else(refused)?)
     }
+}
+
+/// The logarithms of the heads' decay rates. Files that hold the rates have them negated; a rate of 0 decays nothing, and its
+/// logarithm, minus infinity, says so.
+fn a_log(loader: &mut LayerLoader<'_>, name: &str, heads: usize) -> Result<Tensor, ModelError> {
+    let stored = loader.vector(name, heads, 0.0)?;
+    if !loader.config.recurrent.as_ref().is_some_and(|recurrent| recurrent.holds_decay_rates) {
+        return Ok(stored);
+    }
+    let stored: Vec<f32> = stored.to_vec1()?;
+    if let Some(head) = stored.iter().position(|rate| *rate > 0.0 || rate.is_nan()) {
+        let (expected, found) =
+            ("at most 0 in each head".to_owned(), format!("{} in head {head}", stored[head]));
+        return Err(OpError::Value { argument: "ssm_a", expected, found }.into());
+    }
+    let logarithms: Vec<f32> = stored.iter().map(|&rate| f64::from(-rate).ln() as f32).collect();
+    Ok(Tensor::from_vec(logarithms, heads, &loader.backend.device())?)
 }

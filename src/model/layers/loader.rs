@@ -200,12 +200,13 @@ impl<'a> LayerLoader<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// The depthwise convolution `[channels, 1, kernel]` of this name, transposed: `[kernel, channels]` in f32.
+    /// The depthwise convolution `[channels, 1, kernel]` (in GGUF files `[channels, kernel]`) of this name, transposed:
+    /// `[kernel, channels]` in f32.
     ///
     /// # Errors
     /// [`ModelError::Weights`] where it is missing or has another shape.
     pub fn convolution(&mut self, name: &str, channels: usize, kernel: usize) -> Result<Tensor, ModelError> {
-        let shape = [channels, 1, kernel];
+        let (shape, without_one) = ([channels, 1, kernel], [channels, kernel]);
         self.placement.add_vector(channels * kernel);
         let weights = match self.source {
             Source::Files(weights) => weights,
@@ -214,7 +215,8 @@ impl<'a> LayerLoader<'a> {
                 return placement::unread(self.backend, &[kernel, channels]);
             }
         };
-        let tensor = weights.require(name, &shape)?;
+        let is_matrix = weights.get(name)?.is_some_and(|tensor| tensor.shape == without_one);
+        let tensor = weights.require(name, if is_matrix { &without_one } else { &shape })?;
         let matrix = TensorView { shape: vec![channels, kernel], ..tensor.clone() };
         let matrix = PackedMatrix::pack(self.backend, &matrix)?;
         let rows: Vec<u32> = (0..channels as u32).collect();

@@ -6,7 +6,14 @@ use crate::ops::{
 use candle_core::Device;
 
 fn shape(conv_kernel: usize) -> RecurrentShape {
-    RecurrentShape { key_heads: 1, value_heads: 3, key_dim: 7, value_dim: 9, conv_kernel }
+    RecurrentShape {
+        key_heads: 1,
+        value_heads: 3,
+        key_dim: 7,
+        value_dim: 9,
+        conv_kernel,
+        value_heads_in_turn: false,
+    }
 }
 
 fn exact(x: &[f32], weight: &[f32], channels: usize, kernel: usize) -> (Vec<f64>, Vec<f32>) {

@@ -17,7 +17,12 @@ struct Case {
 }
 
 fn shape(key_heads: usize, value_heads: usize, key_dim: usize, value_dim: usize) -> RecurrentShape {
-    RecurrentShape { key_heads, value_heads, key_dim, value_dim, conv_kernel: 4 }
+    RecurrentShape { key_heads, value_heads, key_dim, value_dim, conv_kernel: 4, value_heads_in_turn: false }
+}
+
+/// Value heads dealt out to key heads in turn.
+fn in_turn(shape: RecurrentShape) -> RecurrentShape {
+    RecurrentShape { value_heads_in_turn: true, ..shape }
 }
 
 impl Case {
@@ -65,7 +70,10 @@ impl Case {
         let (key_dim, value_dim) = (shape.key_dim, shape.value_dim);
         let mut output = vec![T::of(0.0); self.tokens * shape.value_heads * value_dim];
         for head in 0..shape.value_heads {
-            let key_head = head / shape.group();
+            let key_head = match shape.value_heads_in_turn {
+                true => head % shape.key_heads,
+                false => head / (shape.value_heads / shape.key_heads),
+            };
             let mut state = vec![T::of(0.0); key_dim * value_dim];
             for token in 0..self.tokens {
                 let row = &self.qkv[token * shape.channels()..(token + 1) * shape.channels()];
@@ -203,6 +211,8 @@ fn matches_the_oracle_at_shapes_around_the_lanes() {
         shape(3, 3, 40, 80),
         shape(2, 4, 128, 128),
         shape(1, 3, 1, 8),
+        in_turn(shape(2, 6, 16, 24)),
+        in_turn(shape(3, 3, 16, 16)),
     ];
     for (seed, shape) in shapes.into_iter().enumerate() {
         for tokens in [1, 63, 64, 65, 200] {
@@ -219,9 +229,9 @@ fn matches_the_oracle_at_shapes_around_the_lanes() {
 
 #[test]
 fn bits_do_not_depend_on_cuts_threads_or_lanes() {
-    for (seed, shape) in
-        [shape(2, 4, 16, 24), shape(2, 2, 128, 128), shape(1, 3, 40, 16)].into_iter().enumerate()
-    {
+    let shapes =
+        [shape(2, 4, 16, 24), shape(2, 2, 128, 128), shape(1, 3, 40, 16), in_turn(shape(2, 4, 16, 24))];
+    for (seed, shape) in shapes.into_iter().enumerate() {
         let case = Case::new(shape, 333, 10 + seed as u64);
         let portable = &backends()[0];
         let expected = run(portable, &case, &[333]);

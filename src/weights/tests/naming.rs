@@ -82,6 +82,31 @@ fn gemma4_s_own_gguf_names_are_mapped() {
 }
 
 #[test]
+fn recurrent_layers_of_qwen3_5_are_mapped() {
+    check_gguf(
+        "qwen35",
+        &[
+            ("blk.3.attn_q.weight", "model.layers.3.self_attn.q_proj.weight"),
+            ("blk.3.attn_k_norm.weight", "model.layers.3.self_attn.k_norm.weight"),
+            ("blk.0.post_attention_norm.weight", "model.layers.0.post_attention_layernorm.weight"),
+            ("blk.0.attn_qkv.weight", "model.layers.0.linear_attn.in_proj_qkv.weight"),
+            ("blk.0.attn_gate.weight", "model.layers.0.linear_attn.in_proj_z.weight"),
+            ("blk.0.ssm_alpha.weight", "model.layers.0.linear_attn.in_proj_a.weight"),
+            ("blk.0.ssm_beta.weight", "model.layers.0.linear_attn.in_proj_b.weight"),
+            ("blk.0.ssm_conv1d.weight", "model.layers.0.linear_attn.conv1d.weight"),
+            ("blk.0.ssm_a", "model.layers.0.linear_attn.A_log"),
+            ("blk.0.ssm_dt.bias", "model.layers.0.linear_attn.dt_bias"),
+            ("blk.0.ssm_norm.weight", "model.layers.0.linear_attn.norm.weight"),
+            ("blk.0.ssm_out.weight", "model.layers.0.linear_attn.out_proj.weight"),
+        ],
+    );
+    assert_eq!(canonical_gguf_name("qwen35", "blk.9.nextn.eh_proj.weight"), None);
+    let conventions = gguf_conventions("qwen35").unwrap();
+    assert!(conventions.norm_weights_include_one && conventions.decay_rates);
+    assert!(conventions.value_heads_in_turn && !conventions.rope_pairs_interleaved);
+}
+
+#[test]
 fn experts_of_a_layer_are_one_tensor() {
     for architecture in ["qwen3moe", "gpt-oss"] {
         check_gguf(

@@ -32,6 +32,7 @@ pub(super) fn read(
         key_dim: fields.required_size("linear_key_head_dim")?,
         value_dim: fields.required_size("linear_value_head_dim")?,
         conv_kernel: fields.size("linear_conv_kernel_dim")?.unwrap_or(4),
+        value_heads_in_turn: false,
     };
-    Ok(Some(RecurrentSettings { shape, layers }))
+    Ok(Some(RecurrentSettings { shape, layers, holds_decay_rates: false }))
 }

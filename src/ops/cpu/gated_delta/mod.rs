@@ -105,12 +105,13 @@ impl Head<'_> {
         let targets = &self.batch.sequences[self.sequence].targets;
         let wanted = targets.iter().find(|&&(target, slot)| target as usize == position && slot != carried);
         let Some(&(_, slot)) = wanted else { return };
-        let heads = self.key_head * shape.group()..(self.key_head + 1) * shape.group();
-        let (start, end) = (shape.head_state(heads.start), shape.head_state(heads.end));
-        // SAFETY: this key head alone holds its value heads' states, and written slots belong to one sequence.
-        unsafe {
-            let from = self.slots.slice(carried, start, end - start);
-            self.slots.slice_mut(slot, start, end - start).copy_from_slice(from);
+        for value_head in shape.value_heads_of(self.key_head) {
+            let (start, end) = (shape.head_state(value_head), shape.head_state(value_head + 1));
+            // SAFETY: this key head alone holds its value heads' states, and written slots belong to one sequence.
+            unsafe {
+                let from = self.slots.slice(carried, start, end - start);
+                self.slots.slice_mut(slot, start, end - start).copy_from_slice(from);
+            }
         }
     }
 }

@@ -97,7 +97,7 @@ impl Kernel for OnScratch<'_> {
         };
         segment.normalise(l, scratch, keys);
         segment.multiply_keys(l, scratch, keys);
-        for value_head in segment.key_head * shape.group()..(segment.key_head + 1) * shape.group() {
+        for value_head in shape.value_heads_of(segment.key_head) {
             // SAFETY: as above; a value head belongs to one key head.
             let (decays, updates) = unsafe {
                 let (decays, updates) = (shape.pending_decays(value_head), shape.pending_updates(value_head));
