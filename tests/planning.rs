@@ -65,8 +65,9 @@ fn checkpoints() -> Vec<PathBuf> {
         let gguf = folder.join("model.gguf");
         if gguf.exists() { gguf } else { folder }
     });
+    let converted = assets::own_fixture("qwen3_5").join("model-bf16.gguf");
     let shared = SHARED.iter().filter_map(|name| assets::shared_data(&format!("tiny/{name}")));
-    own.into_iter().chain(shared).collect()
+    own.into_iter().chain([converted]).chain(shared).collect()
 }
 
 fn options(kv_dtype: KvDtype, chunk: usize) -> EngineOptions {

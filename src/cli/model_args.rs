@@ -201,7 +201,7 @@ impl ModelArgs {
 }
 
 /// The formats by name, which the help and errors list.
-fn quantization_parser() -> impl TypedValueParser<Value = Quantization> {
+pub(super) fn quantization_parser() -> impl TypedValueParser<Value = Quantization> {
     PossibleValuesParser::new(Quantization::ALL.map(Quantization::name))
         .try_map(|name| name.parse::<Quantization>())
 }

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::model_args::{KvDtypeArg, parse_bytes};
+use super::model_args::{KvDtypeArg, parse_bytes, quantization_parser};
 use super::{CliResult, Outcome, counted};
 use crate::engine::{EngineOptions, Fit, GroupPlan, MemoryPlan, PlanRequest, StatePlan};
+use crate::weights::Quantization;
 use crate::weights::fetch::ModelCache;
 
 pub(super) const EXAMPLES: &str = "\
@@ -14,6 +15,7 @@ Examples:
   longwick models plan qwen3-8b --context 32768
   longwick models plan gpt-oss-120b --context 100000 --memory 80GiB
   longwick models plan qwen3-8b --context 100k --rope-extension yarn --kv-dtype bf16 --memory 64GiB
+  longwick models plan qwen3-30b-a3b-instruct-2507 --context 200k --quantize q4_k --memory 64GiB
   longwick models plan ./my-checkpoint --context 8192 --json
 
 A name is planned from its manifest, and need not be on this machine; of a path the headers are read, and no weights.
@@ -36,6 +38,9 @@ pub struct PlanArgs {
     /// Most tokens computed in one step.
     #[arg(long, value_name = "TOKENS", default_value = "512")]
     pub chunk: NonZeroUsize,
+    /// Quantise float weights at load, as the commands that load a model do.
+    #[arg(long, value_name = "FORMAT", value_parser = quantization_parser())]
+    pub quantize: Option<Quantization>,
     /// A documented way past the model's context, by name.
     #[arg(long, value_name = "NAME")]
     pub rope_extension: Option<String>,
@@ -47,6 +52,7 @@ pub struct PlanArgs {
 pub(super) fn run(cache: &ModelCache, args: &PlanArgs) -> CliResult {
     let options = EngineOptions {
         kv_dtype: args.kv_dtype.into(),
+        quantization: args.quantize,
         max_batch_tokens: args.chunk.get(),
         ..EngineOptions::default()
     };
@@ -82,6 +88,9 @@ fn print(plan: &MemoryPlan) -> std::io::Result<()> {
     let weights = &plan.weights;
     let billions = weights.parameters as f64 / 1e9;
     row("weights", weights.packed, &format!("matrices, packed; {billions:.2} billion parameters in all"))?;
+    if let Some(quantization) = &plan.quantization {
+        out_line!("{:<27}  {quantization}", "")?;
+    }
     row("", weights.vectors, "norms, biases and other vectors, f32")?;
     if weights.mapped > 0 {
         out_line!("{:<10}{:>15}  {}", "", "(mapped)", mapped(weights.mapped))?;

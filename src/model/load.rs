@@ -3,11 +3,11 @@
 use super::config::{Family, ModelConfig};
 use super::layers::LayerLoader;
 use super::{
-    CausalLm, ModelError, QuantizationPlan, WeightPlacement, gemma3, gemma4, gpt_oss, llama, qwen3, qwen3_5,
-    qwen3_moe,
+    CausalLm, ModelError, QuantizationPlan, QuantizationReport, WeightPlacement, gemma3, gemma4, gpt_oss,
+    llama, qwen3, qwen3_5, qwen3_moe,
 };
 use crate::ops::{Backend, RopeLayout};
-use crate::weights::{TensorHeads, Weights};
+use crate::weights::{Quantization, RecordedHeads, TensorHeads, Weights};
 
 /// Loads the model that `weights` hold, of which matrices become blocks as `quantization` says. `progress(loaded, total)`
 /// counts bytes on disk.
@@ -25,16 +25,30 @@ pub fn load_model(
 }
 
 /// Where the weights of a model would lie, from its config and its tensors' heads alone: the family's own code asks for
-/// each tensor, and nothing is read.
+/// each tensor, and nothing is read. Matrices would become blocks of `quantization`; the report says which. `file` is for
+/// errors.
 ///
 /// # Errors
 /// As [`load_model`].
 pub fn measure_model(
     config: &ModelConfig,
     heads: &dyn TensorHeads,
+    quantization: Option<Quantization>,
     backend: &Backend,
-) -> Result<WeightPlacement, ModelError> {
-    Ok(load(&mut LayerLoader::measuring(backend, config, heads))?.weight_placement())
+    file: &str,
+) -> Result<(WeightPlacement, Option<QuantizationReport>), ModelError> {
+    let measure = |heads: &dyn TensorHeads, quantization: Option<&QuantizationPlan>| {
+        let model = load(&mut LayerLoader::measuring(backend, config, heads, quantization))?;
+        Ok::<_, ModelError>(model.weight_placement())
+    };
+    let Some(format) = quantization else { return Ok((measure(heads, None)?, None)) };
+    // Which tensors there are to decide on, the family's code says too.
+    let recorded = RecordedHeads::new(heads);
+    measure(&recorded, None)?;
+    let tensors = recorded.into_tensors();
+    let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
+    let plan = QuantizationPlan::of_tensors(file.to_owned(), tensors, config, format)?;
+    Ok((measure(heads, Some(&plan))?, Some(plan.report().clone())))
 }
 
 fn load(loader: &mut LayerLoader<'_>) -> Result<Box<dyn CausalLm>, ModelError> {

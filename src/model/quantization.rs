@@ -64,10 +64,24 @@ impl QuantizationPlan {
     /// # Errors
     /// [`ModelError::NothingToQuantize`] where not one matrix would become blocks of `format`.
     pub fn new(weights: &Weights, config: &ModelConfig, format: Quantization) -> Result<Self, ModelError> {
+        let file = weights.path().display().to_string();
+        Self::of_tensors(file, weights.tensors(), config, format)
+    }
+
+    /// As [`Self::new`], for tensors that a header describes: canonical name and head. `file` is for errors.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn of_tensors<'a>(
+        file: String,
+        tensors: impl Iterator<Item = (&'a str, &'a TensorInfo)> + Clone,
+        config: &ModelConfig,
+        format: Quantization,
+    ) -> Result<Self, ModelError> {
         let has_head = match config.head {
             HeadSource::Own => true,
             HeadSource::Embedding => false,
-            HeadSource::WhatThereIs => weights.tensors().any(|(name, _)| name == "lm_head.weight"),
+            HeadSource::WhatThereIs => tensors.clone().any(|(name, _)| name == "lm_head.weight"),
         };
         let vocabulary = if has_head { "lm_head.weight" } else { "model.embed_tokens.weight" };
         let report = QuantizationReport {
@@ -78,7 +92,7 @@ impl QuantizationPlan {
             left: BTreeMap::new(),
         };
         let mut plan = Self { formats: HashMap::new(), report, weight_bytes: 0 };
-        for (name, tensor) in weights.tensors() {
+        for (name, tensor) in tensors {
             let bytes = tensor.range.len() as u64;
             let format = match name == vocabulary {
                 true => plan.decide_vocabulary(tensor),
@@ -98,7 +112,7 @@ impl QuantizationPlan {
             return Ok(plan);
         }
         Err(ModelError::NothingToQuantize {
-            file: weights.path().display().to_string(),
+            file,
             report: Box::new(QuantizationReport { vocabulary: None, ..plan.report }),
         })
     }

@@ -1,9 +1,9 @@
 //! [`TensorHeads`]: what a checkpoint's tensors are, without their bytes.
-use std::path::PathBuf;
+use std::{cell::RefCell, collections::BTreeMap, path::PathBuf};
 
 use globset::GlobMatcher;
 
-use super::{Mxfp4Experts, WeightDtype, Weights, WeightsError};
+use super::{Mxfp4Experts, Storage, TensorInfo, WeightDtype, Weights, WeightsError};
 
 /// Tensors by canonical name, of which storage and shape are known and no byte is read.
 pub trait TensorHeads {
@@ -91,5 +91,47 @@ impl TensorHeads for PublishedTensors {
                 expected: "MXFP4",
             }),
         }
+    }
+}
+
+/// Heads that remember which tensors were asked for.
+pub struct RecordedHeads<'a> {
+    heads: &'a dyn TensorHeads,
+    seen: RefCell<BTreeMap<String, TensorInfo>>,
+}
+
+impl<'a> RecordedHeads<'a> {
+    /// Nothing is asked for yet.
+    pub fn new(heads: &'a dyn TensorHeads) -> Self {
+        Self { heads, seen: RefCell::default() }
+    }
+
+    /// All tensors that were asked for, by canonical name, as the header of a file would describe them; their ranges are
+    /// empty.
+    pub fn into_tensors(self) -> BTreeMap<String, TensorInfo> {
+        self.seen.into_inner()
+    }
+
+    fn record(&self, name: String, storage: Storage, shape: &[usize]) {
+        let info = TensorInfo { name: name.clone(), storage, shape: shape.to_vec(), range: 0..0 };
+        self.seen.borrow_mut().insert(name, info);
+    }
+}
+
+impl TensorHeads for RecordedHeads<'_> {
+    fn find(&self, name: &str) -> Result<Option<WeightDtype>, WeightsError> {
+        self.heads.find(name)
+    }
+
+    fn expect(&self, name: &str, shape: &[usize]) -> Result<WeightDtype, WeightsError> {
+        let dtype = self.heads.expect(name, shape)?;
+        self.record(name.to_owned(), Storage::Supported(dtype), shape);
+        Ok(dtype)
+    }
+
+    fn expect_mxfp4(&self, name: &str, shape: [usize; 3]) -> Result<(), WeightsError> {
+        self.heads.expect_mxfp4(name, shape)?;
+        self.record(format!("{name}_blocks"), Storage::Unsupported("U8".into()), &shape);
+        Ok(())
     }
 }

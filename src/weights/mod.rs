@@ -35,7 +35,7 @@ pub use self::{
     dtype::{Storage, TensorInfo, WeightDtype},
     error::WeightsError,
     gguf::GgufMetadata,
-    heads::{PublishedTensors, TensorHeads},
+    heads::{PublishedTensors, RecordedHeads, TensorHeads},
     mapped_matrix::MappedMatrix,
     mxfp4::Mxfp4Experts,
     names::Conventions,
@@ -190,7 +190,7 @@ impl Weights {
     }
 
     /// All text-model tensors by canonical name, as the headers describe them, in file order.
-    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> + Clone {
         self.table.entries.iter().map(|entry| (entry.canonical.as_str(), &entry.info))
     }
 

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use longwick::engine::{EngineError, EngineOptions, GenerateParams, MemoryPlan, Request, RequestKind};
+use longwick::engine::{
+    Engine, EngineError, EngineOptions, GenerateParams, MemoryPlan, Request, RequestKind,
+};
 use longwick::ops::KvDtype;
+use longwick::weights::Quantization;
 use longwick::weights::manifest::ManifestSet;
 
 use crate::{REAL, alone, assets, checkpoints, options, plan_of, request};
@@ -72,6 +75,33 @@ fn a_planned_sequence_fits_and_nothing_less_does() {
         let refused = assets::load(&path, options).submit(request());
         assert!(matches!(refused, Err(EngineError::PoolTooSmall { .. })), "{}", path.display());
     }
+}
+
+/// What is quantised at load is planned as it will be, whatever the checkpoint's widths allow.
+#[test]
+fn quantised_plans_are_what_engines_report() {
+    let _alone = alone();
+    let mut quantised = 0;
+    for path in checkpoints() {
+        for format in [Quantization::Q8_0, Quantization::Q4K] {
+            let options = EngineOptions { quantization: Some(format), ..options(KvDtype::F32, 64) };
+            let planned = MemoryPlan::of_files(&path, &[], &options, &request(100));
+            let loaded = Engine::load(&path, options, &mut |_, _| {});
+            match (planned, loaded) {
+                (Ok(plan), Ok(engine)) => {
+                    quantised += 1;
+                    assert_eq!(plan.weights.in_memory(), engine.memory().weights, "{}", path.display());
+                    let report = engine.quantization().map(ToString::to_string);
+                    assert_eq!(plan.quantization, report, "{}", path.display());
+                }
+                (Err(planned), Err(loaded)) => assert_eq!(planned.to_string(), loaded.to_string()),
+                (planned, loaded) => {
+                    panic!("{}: planned {planned:?}, loaded {:?}", path.display(), loaded.map(|_| ()))
+                }
+            }
+        }
+    }
+    assert!(quantised > 0, "no checkpoint could be quantised");
 }
 
 /// The manifest of a model tells the same as its file does.

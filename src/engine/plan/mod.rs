@@ -97,6 +97,9 @@ pub struct MemoryPlan {
     pub chunk: usize,
     /// Where the weights lie.
     pub weights: WeightPlacement,
+    /// Which of them are quantised at load, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
     /// Bytes of a block of any group.
     pub block_bytes: usize,
     /// Keys and values.
@@ -177,7 +180,8 @@ impl Planned<'_> {
             });
         }
         let backend = Backend::cpu(options.threads)?;
-        let weights = measure_model(&self.config, self.heads, &backend)?;
+        let (weights, quantization) =
+            measure_model(&self.config, self.heads, options.quantization, &backend, &self.name)?;
         let plan = KvPlan::new(&self.config.layer_kv(), options.block_size, options.kv_dtype)?;
         // A step never computes more than the context.
         let rows = options.max_batch_tokens.min(request.context);
@@ -193,6 +197,7 @@ impl Planned<'_> {
             block_size: plan.block_size,
             chunk: options.max_batch_tokens,
             weights,
+            quantization: quantization.map(|report| report.to_string()),
             block_bytes: plan.page_bytes,
             groups: plan
                 .groups

@@ -1,5 +1,6 @@
 //! Plans of published models, beside bytes worked out by hand from their published shapes.
 use super::*;
+use crate::weights::Quantization;
 use crate::weights::manifest::ManifestSet;
 
 const CONTEXT: usize = 100_000;
@@ -133,6 +134,22 @@ fn qwen3_5_9b() {
     assert_eq!((states.layers, states.slot_bytes, states.slots), (24, slot, 3));
     assert_eq!((states.snapshots, states.snapshot_bytes), (100_000 / 2_048, 48 * slot));
     assert_eq!(plan.sequence, BLOCKS * 16 * token + 3 * slot);
+}
+
+#[test]
+fn quantised_at_load() {
+    let options = EngineOptions { quantization: Some(Quantization::Q8_0), ..EngineOptions::default() };
+    let plan = MemoryPlan::of_manifest(&manifest("qwen3-0.6b"), &options, &request(1_000)).unwrap();
+    let (hidden, q, kv, inner) = (1_024, 16 * 128, 8 * 128, 3_072);
+    let layer = hidden * q + 2 * hidden * kv + q * hidden + 3 * inner * hidden;
+    // 32 elements are 32 bytes and a scale of two. The tied embedding is the vocabulary projection, and quantised as that.
+    assert_eq!(plan.weights.packed, (151_936 * hidden + 28 * layer) / 32 * 34);
+    let words = plan.quantization.unwrap();
+    assert_eq!(words, "196 matrices quantised to q8_0, the vocabulary projection to q8_0");
+    // What has experts in MXFP4 keeps them.
+    let quantised = MemoryPlan::of_manifest(&manifest("gpt-oss-20b"), &options, &request(1_000)).unwrap();
+    let words = quantised.quantization.unwrap();
+    assert!(words.contains("MXFP4 in the file and stay so"), "{words}");
 }
 
 #[test]

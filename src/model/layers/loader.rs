@@ -8,7 +8,7 @@ pub use placement::WeightPlacement;
 use super::Linear;
 use crate::model::{ModelConfig, ModelError, QuantizationPlan};
 use crate::ops::{self, Backend, PackedMatrix};
-use crate::weights::{MappedMatrix, TensorHeads, TensorView, WeightDtype, Weights};
+use crate::weights::{MappedMatrix, Quantization, TensorHeads, TensorView, WeightDtype, Weights};
 use candle_core::Tensor;
 use std::ops::Range;
 
@@ -65,18 +65,20 @@ impl<'a> LayerLoader<'a> {
         Self { backend, config, source: Source::Files(weights), quantization, progress, placement }
     }
 
-    /// A loader that measures: what it loads has the sizes that `heads` say, and no elements. Operations must not read it.
+    /// A loader that measures: what it loads has the sizes that `heads` and `quantization` say, and no elements. Operations
+    /// must not read it.
     pub(in crate::model) fn measuring(
         backend: &'a Backend,
         config: &'a ModelConfig,
         heads: &'a dyn TensorHeads,
+        quantization: Option<&'a QuantizationPlan>,
     ) -> Self {
         let progress = Progress { report: None, loaded_bytes: 0, total_bytes: 0 };
         Self {
             backend,
             config,
             source: Source::Heads(heads),
-            quantization: None,
+            quantization,
             progress,
             placement: WeightPlacement::default(),
         }
@@ -104,11 +106,13 @@ impl<'a> LayerLoader<'a> {
     /// Measures what [`Self::pack`] would give.
     fn measure(
         &mut self,
+        name: &str,
         dtype: WeightDtype,
-        rows: usize,
-        columns: usize,
+        shape: [usize; 2],
     ) -> Result<PackedMatrix, ModelError> {
-        let measured = PackedMatrix::measured(dtype, rows, columns)?;
+        let format = self.quantization.and_then(|plan| plan.format_of(name));
+        let dtype = format.map_or(dtype, Quantization::dtype);
+        let measured = PackedMatrix::measured(dtype, shape[0], shape[1])?;
         self.placement.add_packed(&measured);
         Ok(measured)
     }
@@ -126,9 +130,7 @@ impl<'a> LayerLoader<'a> {
         let shape = [out_features, in_features];
         let weights = match self.source {
             Source::Files(weights) => weights,
-            Source::Heads(heads) => {
-                return self.measure(heads.expect(name, &shape)?, out_features, in_features);
-            }
+            Source::Heads(heads) => return self.measure(name, heads.expect(name, &shape)?, shape),
         };
         let tensor = weights.require(name, &shape)?;
         let packed = self.pack(name, &tensor)?;
@@ -148,7 +150,9 @@ impl<'a> LayerLoader<'a> {
     ) -> Result<PackedMatrix, ModelError> {
         let weights = match self.source {
             Source::Files(weights) => weights,
-            Source::Heads(heads) => return self.measure(heads.expect(name, &shape)?, rows.len(), shape[1]),
+            Source::Heads(heads) => {
+                return self.measure(name, heads.expect(name, &shape)?, [rows.len(), shape[1]]);
+            }
         };
         let tensor = weights.require(name, &shape)?;
         let row_bytes = tensor.data.len() / shape[0].max(1);
@@ -211,7 +215,13 @@ impl<'a> LayerLoader<'a> {
         let weights = match self.source {
             Source::Files(weights) => weights,
             Source::Heads(heads) => {
-                heads.expect(name, &shape)?;
+                let refused = match heads.expect(name, &without_one) {
+                    Ok(_) => None,
+                    Err(_) => heads.expect(name, &shape).err(),
+                };
+                if let Some(error) = refused {
+                    return Err(error.into());
+                }
                 return placement::unread(self.backend, &[kernel, channels]);
             }
         };

@@ -23,7 +23,7 @@ impl LayerLoader<'_> {
             Source::Files(weights) => weights,
             Source::Heads(heads) => {
                 let dtype = heads.expect(name, &shape)?;
-                return (0..count).map(|_| self.measure(dtype, out_features, in_features)).collect();
+                return (0..count).map(|_| self.measure(name, dtype, [out_features, in_features])).collect();
             }
         };
         let tensor = weights.require(name, &shape)?;
@@ -54,7 +54,7 @@ impl LayerLoader<'_> {
             Source::Files(weights) => weights,
             Source::Heads(heads) => {
                 heads.expect_mxfp4(name, [count, out_features, in_features])?;
-                return (0..count).map(|_| self.measure(WeightDtype::Mxfp4, shape[0], shape[1])).collect();
+                return (0..count).map(|_| self.measure(name, WeightDtype::Mxfp4, shape)).collect();
             }
         };
         let experts = Mxfp4Experts::find(weights, name, count, out_features, in_features)?;
@@ -140,7 +140,7 @@ impl LayerLoader<'_> {
             Source::Files(weights) => weights,
             Source::Heads(heads) => {
                 let dtype = heads.expect(name, &shape)?;
-                let mut part = || self.measure(dtype, groups * rows, in_features);
+                let mut part = || self.measure(name, dtype, [groups * rows, in_features]);
                 return Ok([part()?, part()?]);
             }
         };
