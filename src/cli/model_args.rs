@@ -69,11 +69,15 @@ pub struct KvCacheArgs {
 }
 
 impl KvCacheArgs {
-    /// The engine's option.
-    pub fn options(&self) -> Option<KvDirectoryOptions> {
-        let options =
-            |folder: &PathBuf| KvDirectoryOptions { folder: folder.clone(), max_bytes: self.kv_cache_size };
-        self.kv_cache.as_ref().map(options)
+    /// The engine's option; the folder is made where it is missing.
+    ///
+    /// # Errors
+    /// For a folder that cannot be.
+    pub fn options(&self) -> Result<Option<KvDirectoryOptions>, CliError> {
+        let Some(folder) = &self.kv_cache else { return Ok(None) };
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("--kv-cache {}: cannot make this folder: {error}", folder.display()))?;
+        Ok(Some(KvDirectoryOptions { folder: folder.clone(), max_bytes: self.kv_cache_size }))
     }
 }
 
@@ -90,7 +94,7 @@ pub(super) fn kv_cache_line(folder: &std::path::Path, usage: DirectoryUse) -> St
         line += &format!(", {} dropped to stay within --kv-cache-size", usage.files_dropped);
     }
     if usage.files_damaged > 0 {
-        line += &format!(", {} found damaged and removed", usage.files_damaged);
+        line += &format!(", {} found unusable and removed", usage.files_damaged);
     }
     line
 }
@@ -151,7 +155,7 @@ impl EngineArgs {
             kv_pool_bytes: self.kv_memory,
             state_pool_bytes: self.state_memory,
             max_batch_tokens: self.chunk.get(),
-            kv_directory: self.kv_cache.options(),
+            kv_directory: self.kv_cache.options()?,
             ..EngineOptions::default()
         })
     }

@@ -65,7 +65,8 @@ impl Engine {
     pub(super) fn keep_prefix(&mut self, id: SequenceId) {
         let Some(directory) = &mut self.kv_directory else { return };
         let Some(sequence) = self.sequences.get(&id) else { return };
-        directory.keep(&self.cache, &sequence.cache, &sequence.tokens);
+        let SequenceState { cache, tokens, last_boundary, .. } = sequence;
+        directory.keep(&self.cache, cache, tokens, *last_boundary);
         self.stats.kv_directory = directory.usage();
     }
 }

@@ -192,6 +192,9 @@ impl Engine {
             let passed = sequence.boundaries.partition_point(|&boundary| boundary <= end);
             for boundary in sequence.boundaries.drain(..passed) {
                 self.cache.mark_boundary(&sequence.cache, boundary);
+                if boundary < sequence.prompt_len {
+                    sequence.last_boundary = Some(boundary);
+                }
             }
             if end == sequence.prompt_len {
                 self.cache.mark_boundary(&sequence.cache, end);

@@ -79,6 +79,8 @@ pub(super) struct SequenceState {
     pub reserved_blocks: usize,
     /// Positions where branches are likely, ascending, those already marked removed.
     pub boundaries: Vec<usize>,
+    /// The last of these before the prompt's end that was marked.
+    pub last_boundary: Option<usize>,
     /// Prompt tokens found in the cache at first admission.
     pub cached_tokens: Option<usize>,
     /// Prompt tokens computed.
@@ -100,6 +102,7 @@ impl SequenceState {
             goal,
             reserved_blocks: 0,
             boundaries,
+            last_boundary: None,
             cached_tokens: None,
             prefilled_tokens: 0,
             common_prefix: HashMap::new(),

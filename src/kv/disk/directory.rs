@@ -11,7 +11,7 @@ use super::{KvFileError, KvIdentity};
 use crate::kv::{KvCache, SequenceCache};
 
 /// Tokens a segment: sequences that part within one each keep their own copy of it.
-const SEGMENT_TOKENS: usize = 2048;
+const SEGMENT_TOKENS: usize = 512;
 
 /// At least so many tokens lie between two boundaries of one sequence, its end aside: each costs a window of every sliding
 /// layer, or a state.
@@ -28,7 +28,7 @@ pub struct DirectoryUse {
     pub bytes_written: u64,
     /// Files dropped to stay within the size.
     pub files_dropped: u64,
-    /// Files found damaged, and removed.
+    /// Files found unusable, and removed.
     pub files_damaged: u64,
 }
 
@@ -46,7 +46,7 @@ impl std::iter::Sum for DirectoryUse {
 
 /// A folder of cached prefixes.
 ///
-/// The full layers' blocks of a prefix lie in *segments* of 2,048 tokens, which sequences with a common beginning share. A
+/// The full layers' blocks of a prefix lie in *segments* of 512 tokens, which sequences with a common beginning share. A
 /// *boundary* is a place where a sequence may start: its file holds the rest of the full layers' blocks, the window of each
 /// sliding layer and the recurrent state. Names are digests of [`KvIdentity`] and the tokens so far.
 ///
@@ -58,6 +58,8 @@ pub struct KvDirectory {
     max_bytes: u64,
     known: HashSet<String>,
     is_writable: bool,
+    /// Whether it was said that some prompts are too long to be kept.
+    has_refused: bool,
     usage: DirectoryUse,
 }
 
@@ -74,15 +76,24 @@ impl KvDirectory {
     /// # Errors
     /// [`KvFileError::Io`].
     pub fn open(root: &Path, identity: KvIdentity, max_bytes: u64) -> Result<Self, KvFileError> {
-        let digest = crate::weights::hex(&identity.digest()[..8]);
+        let digest = crate::weights::hex(&identity.digest()[..files::FOLDER_DIGITS / 2]);
         let folder = root.join(digest);
-        std::fs::create_dir_all(&folder).map_err(KvFileError::io(&folder, "create"))?;
+        files::create_private(&folder)?;
         files::remove_stale_parts(&folder);
         // The size may be a smaller one than last time.
         files::shrink(root, max_bytes)?;
         let known = files::names(&folder)?;
         let usage = DirectoryUse::default();
-        Ok(Self { root: root.to_owned(), folder, identity, max_bytes, known, is_writable: true, usage })
+        Ok(Self {
+            root: root.to_owned(),
+            folder,
+            identity,
+            max_bytes,
+            known,
+            is_writable: true,
+            has_refused: false,
+            usage,
+        })
     }
 
     /// What it did since it was opened.
@@ -138,11 +149,19 @@ impl KvDirectory {
         let path = self.folder.join(name);
         match error {
             KvFileError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {}
-            error if error.is_damage() => {
-                tracing::warn!("KV cache: {error}; the file is removed, and its tokens are computed again");
-                self.usage.files_damaged += 1;
-                let _ = std::fs::remove_file(path);
-            }
+            error if error.is_damage() => match std::fs::remove_file(path) {
+                Ok(()) => {
+                    tracing::warn!(
+                        "KV cache: {error}; the file is removed, and its tokens are computed again"
+                    );
+                    self.usage.files_damaged += 1;
+                }
+                Err(refusal) => {
+                    tracing::warn!(
+                        "KV cache: {error}; it cannot be removed ({refusal}), and its tokens are computed again"
+                    );
+                }
+            },
             error => tracing::warn!("KV cache: {error}; the tokens are computed again"),
         }
         self.known.remove(name);
@@ -175,12 +194,19 @@ impl KvDirectory {
         found
     }
 
-    /// Keeps the complete blocks of a sequence whose `tokens` are all computed, as far as the folder does not have them.
-    pub fn keep(&mut self, cache: &KvCache, sequence: &SequenceCache, tokens: &[u32]) {
+    /// Keeps the complete blocks of a sequence whose `tokens` are all computed, as far as the folder does not have them. Other
+    /// sequences are likely to part from it after `branch_point` tokens.
+    pub fn keep(
+        &mut self,
+        cache: &KvCache,
+        sequence: &SequenceCache,
+        tokens: &[u32],
+        branch_point: Option<usize>,
+    ) {
         if !self.is_writable {
             return;
         }
-        if let Err(error) = self.try_to_keep(cache, sequence, tokens) {
+        if let Err(error) = self.try_to_keep(cache, sequence, tokens, branch_point) {
             tracing::warn!("KV cache: {error}; nothing more is written to it");
             self.is_writable = false;
         }
@@ -191,11 +217,22 @@ impl KvDirectory {
         cache: &KvCache,
         sequence: &SequenceCache,
         tokens: &[u32],
+        branch_point: Option<usize>,
     ) -> Result<(), KvFileError> {
         let block_size = cache.plan().block_size;
         let segment = segment_blocks(block_size);
-        let boundaries = boundaries(cache, sequence);
+        let boundaries = boundaries(cache, sequence, branch_point);
         let Some(&last) = boundaries.last() else { return Ok(()) };
+        let needed = least_bytes(cache, last);
+        if needed > self.max_bytes {
+            if !std::mem::replace(&mut self.has_refused, true) {
+                let (length, most) = (last * block_size, self.max_bytes);
+                tracing::warn!(
+                    "KV cache: a prompt of {length} tokens takes {needed} bytes, more than the {most} the folder may keep; such prompts are not kept"
+                );
+            }
+            return Ok(());
+        }
         let path = &sequence.path[..last];
         let mut chain = TokenChain::new(&self.identity);
         let mut written = 0;
@@ -250,8 +287,20 @@ fn write_new(
     Ok(1)
 }
 
-/// Blocks after which a file is kept, ascending: the deepest usable place of each stretch, and the deepest of all.
-fn boundaries(cache: &KvCache, sequence: &SequenceCache) -> Vec<usize> {
+/// Bytes that a prefix of so many blocks takes at least: the full layers' blocks, one window and one state.
+fn least_bytes(cache: &KvCache, num_blocks: usize) -> u64 {
+    let plan = cache.plan();
+    let tokens = num_blocks * plan.block_size;
+    let pages = plan.groups.iter().map(|group| {
+        let blocks = num_blocks - group.first_visible_block(tokens).min(num_blocks);
+        blocks as u64 * group.layout.page_bytes() as u64
+    });
+    pages.sum::<u64>() + plan.states.map_or(0, |states| states.slot_bytes()) as u64
+}
+
+/// Blocks after which a file is kept, ascending: the deepest usable place of each stretch, the deepest before the branch point,
+/// and the deepest of all.
+fn boundaries(cache: &KvCache, sequence: &SequenceCache, branch_point: Option<usize>) -> Vec<usize> {
     let block_size = cache.plan().block_size;
     let stretch = (BOUNDARY_TOKENS / block_size).max(1);
     // The same prompt again computes its last token anew, so that it starts before that.
@@ -260,7 +309,10 @@ fn boundaries(cache: &KvCache, sequence: &SequenceCache) -> Vec<usize> {
     let last_of_stretch = |index: usize| {
         usable.get(index + 1).is_none_or(|next| next.div_ceil(stretch) > usable[index].div_ceil(stretch))
     };
-    (0..usable.len()).filter(|&index| last_of_stretch(index)).map(|index| usable[index]).collect()
+    let branch =
+        branch_point.and_then(|point| usable.iter().rposition(|&length| length * block_size <= point));
+    let is_kept = |&index: &usize| last_of_stretch(index) || Some(index) == branch;
+    (0..usable.len()).filter(is_kept).map(|index| usable[index]).collect()
 }
 
 /// Whether a sequence cannot start after just any block.
@@ -281,9 +333,9 @@ fn segment_blocks(block_size: usize) -> usize {
 }
 
 fn segment_name(digest: &str) -> String {
-    format!("{}.segment", &digest[..40])
+    format!("{}.segment", &digest[..files::FILE_DIGITS])
 }
 
 fn boundary_name(digest: &str) -> String {
-    format!("{}.boundary", &digest[..40])
+    format!("{}.boundary", &digest[..files::FILE_DIGITS])
 }

@@ -7,8 +7,24 @@ use std::time::{Duration, SystemTime};
 
 use super::KvFileError;
 
-/// A part that nobody has written to for so long is what a killed process left behind.
+/// A part that nobody has written to for so long is what a killed process left behind, on whichever machine.
 const STALE: Duration = Duration::from_secs(3600);
+
+/// Hexadecimal digits of a folder's name, and of a file's.
+pub(super) const FOLDER_DIGITS: usize = 16;
+pub(super) const FILE_DIGITS: usize = 40;
+
+/// Makes a folder that the user alone may read: it will hold prompts.
+///
+/// # Errors
+/// [`KvFileError::Io`].
+pub(super) fn create_private(folder: &Path) -> Result<(), KvFileError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(KvFileError::io(folder, "create"))
+}
 
 /// Names of the files in a folder.
 ///
@@ -22,9 +38,20 @@ pub(super) fn names(folder: &Path) -> Result<HashSet<String>, KvFileError> {
         .collect())
 }
 
-/// Whether a name is one that [`super::KvDirectory`] gives. Whatever else lies there is not ours to remove.
+/// Whether a name is one that [`super::KvDirectory`] gives a file. Whatever else lies there is not ours to remove.
 fn is_ours(name: &str) -> bool {
-    name.ends_with(".segment") || name.ends_with(".boundary")
+    let digits = name.strip_suffix(".segment").or_else(|| name.strip_suffix(".boundary"));
+    digits.is_some_and(|digits| is_digest(digits, FILE_DIGITS))
+}
+
+fn is_digest(name: &str, digits: usize) -> bool {
+    name.len() == digits && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The process that writes a part of ours.
+fn writer(name: &str) -> Option<u32> {
+    let (file, process) = name.strip_suffix(".part")?.rsplit_once('.')?;
+    process.parse().ok().filter(|_| is_ours(file))
 }
 
 /// Marks a file as used just now. One that is gone, or not ours to mark, only loses its place in the order.
@@ -38,10 +65,11 @@ pub(super) fn touch(file: &Path) {
 /// Removes what killed processes left half written.
 pub(super) fn remove_stale_parts(folder: &Path) {
     for entry in entries(folder).unwrap_or_default() {
-        let is_part = entry.file_name().to_string_lossy().ends_with(".part");
+        let Some(process) = writer(&entry.file_name().to_string_lossy()) else { continue };
+        let has_ended = cfg!(target_os = "linux") && !Path::new("/proc").join(process.to_string()).exists();
         let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
         let age = modified.and_then(|modified| modified.elapsed().ok());
-        if is_part && age.is_some_and(|age| age > STALE) {
+        if has_ended || age.is_some_and(|age| age > STALE) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -53,7 +81,8 @@ pub(super) fn remove_stale_parts(folder: &Path) {
 /// [`KvFileError::Io`].
 pub(super) fn shrink(root: &Path, max_bytes: u64) -> Result<Vec<PathBuf>, KvFileError> {
     let mut files = Vec::new();
-    for folder in entries(root)?.into_iter().filter(|entry| entry.path().is_dir()) {
+    let is_our_folder = |entry: &DirEntry| is_digest(&entry.file_name().to_string_lossy(), FOLDER_DIGITS);
+    for folder in entries(root)?.into_iter().filter(|entry| is_our_folder(entry) && entry.path().is_dir()) {
         for entry in entries(&folder.path())? {
             // Another process may have removed it meanwhile.
             let Ok(metadata) = entry.metadata() else { continue };

@@ -229,7 +229,7 @@ fn compute(cache: &mut KvCache, directory: &mut KvDirectory, tokens: &[u32]) -> 
     let mut sequence = cache.attach(tokens);
     check(cache, &sequence, tokens);
     fill(cache, &mut sequence, tokens, tokens.len());
-    directory.keep(cache, &sequence, tokens);
+    directory.keep(cache, &sequence, tokens, None);
     check(cache, &sequence, tokens);
     cache.free(sequence);
     restored
@@ -296,8 +296,12 @@ fn damaged_and_vanished_files_are_computed_again() {
 fn the_least_recently_used_files_are_dropped_and_others_left_alone() {
     let root = tempfile::tempdir().unwrap();
     let plan = full_plan();
-    let foreign = root.path().join("notes.txt");
-    fs::write(&foreign, "not ours").unwrap();
+    let foreign = ["notes.txt", "mine/parish.boundary", "0123456789abcdef/talk.segment"]
+        .map(|name| root.path().join(name));
+    for file in &foreign {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "not ours").unwrap();
+    }
     let mut directory = open(root.path(), &plan);
     let prompts: Vec<Vec<u32>> = (0..6).map(|seed| tokens(seed, 500)).collect();
     compute(&mut cache(&plan, 900), &mut directory, &prompts[0]);
@@ -309,14 +313,70 @@ fn the_least_recently_used_files_are_dropped_and_others_left_alone() {
         assert_eq!(directory.restore(&mut cache(&plan, 900), &prompts[0]), 496);
     }
     assert_eq!(directory.usage().files_dropped, 3);
-    assert_eq!(files_in(root.path()).len(), 3);
+    assert_eq!(files_in(root.path()).len(), 3 + 2);
     for (prompt, restored) in prompts.iter().zip([496, 0, 0, 0, 496, 496]) {
         assert_eq!(directory.restore(&mut cache(&plan, 900), prompt), restored);
     }
-    assert!(foreign.exists());
+    assert!(foreign.iter().all(|file| file.exists()));
     // A smaller size counts at once.
     drop(KvDirectory::open(root.path(), identity(&plan), size).unwrap());
-    assert_eq!(files_in(root.path()).len(), 1);
+    assert_eq!(files_in(root.path()).len(), 1 + 2);
+}
+
+/// A prompt that could not stay is not written, and costs no other its place.
+#[test]
+fn a_prompt_larger_than_the_folder_is_left_out() {
+    let root = tempfile::tempdir().unwrap();
+    let plan = sliding_plan();
+    let small = tokens(1, 300);
+    let mut directory = open(root.path(), &plan);
+    compute(&mut cache(&plan, 3_000), &mut directory, &small);
+    let size = directory.usage().bytes_written;
+    let mut directory = KvDirectory::open(root.path(), identity(&plan), size).unwrap();
+    assert_eq!(compute(&mut cache(&plan, 3_000), &mut directory, &tokens(2, 4_000)), 0);
+    assert_eq!((directory.usage().files_written, directory.usage().files_dropped), (0, 0));
+    assert_eq!(compute(&mut cache(&plan, 3_000), &mut directory, &small), 288);
+}
+
+/// Another question about the same history starts where the history ends.
+#[test]
+fn a_prompt_that_parts_at_the_branch_point_is_restored_up_to_it() {
+    for plan in plans() {
+        let root = tempfile::tempdir().unwrap();
+        let unit = if plan.states.is_some() { plan.snapshot_unit() } else { BLOCK };
+        let history = tokens(1, 1_000);
+        let [first, second] = [2, 3].map(|seed| [&history[..], &tokens(seed, 90)].concat());
+        let (mut earlier, mut directory) = (cache(&plan, 3_000), open(root.path(), &plan));
+        let mut sequence = earlier.attach(&first);
+        fill(&mut earlier, &mut sequence, &first, 1_000);
+        fill(&mut earlier, &mut sequence, &first, first.len());
+        directory.keep(&earlier, &sequence, &first, Some(1_000));
+        earlier.free(sequence);
+        let restored = compute(&mut cache(&plan, 3_000), &mut open(root.path(), &plan), &second);
+        assert_eq!(restored, 1_000 / unit * unit);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn files_are_for_the_user_alone_and_what_a_dead_process_left_goes() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = tempfile::tempdir().unwrap();
+    let plan = full_plan();
+    compute(&mut cache(&plan, 900), &mut open(root.path(), &plan), &tokens(1, 300));
+    let file = files_in(root.path()).remove(0);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    // No process has a number this large.
+    let part =
+        file.with_file_name(format!("{}.4294967295.part", file.file_name().unwrap().to_str().unwrap()));
+    let own = part.with_file_name(format!("{}.{}.part", "a".repeat(40) + ".segment", std::process::id()));
+    for file in [&part, &own] {
+        fs::write(file, "half").unwrap();
+    }
+    drop(open(root.path(), &plan));
+    assert!(!part.exists() || !cfg!(target_os = "linux"));
+    assert!(own.exists(), "its process may still write it");
 }
 
 #[test]

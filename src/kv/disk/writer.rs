@@ -1,6 +1,6 @@
 //! Writing a file so that it is there whole or not at all.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,12 @@ impl Writer {
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let part = file.with_file_name(name);
-        let out = File::create(&part).map_err(KvFileError::io(&part, "create"))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // It holds prompts.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let out = options.open(&part).map_err(KvFileError::io(&part, "create"))?;
         let out = Some(BufWriter::with_capacity(1 << 20, out));
         let mut writer = Self { file: file.to_owned(), part, out, hasher: Sha256::new(), bytes: 0 };
         let header =
