@@ -189,7 +189,7 @@ fn thousands(number: usize) -> String {
 }
 
 /// A number of tokens: `100000`, or `100k` for thousands.
-fn parse_tokens(text: &str) -> Result<NonZeroUsize, String> {
+pub(super) fn parse_tokens(text: &str) -> Result<NonZeroUsize, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),
         None => (text, 1),

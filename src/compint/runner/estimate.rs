@@ -226,7 +226,11 @@ impl Experiment {
         cost: &mut Cost,
     ) {
         let Some(table) = &self.config.probe else { return };
-        let output = self.config.settings(&table.model, table.max_tokens).max_tokens;
+        // A choice is scored, and nothing generated for it.
+        let output = match table.mode.generates() {
+            true => self.config.settings(&table.model, table.max_tokens).max_tokens,
+            false => 0,
+        };
         let asked: Vec<&Condition> =
             table.conditions.0.iter().filter(|c| c.depends_on_compactor() == compacted).collect();
         let prompt = developer + context + PROBE_TOKENS;

@@ -64,7 +64,7 @@ pub enum PlanError {
 
 fn offer(extensions: &[(String, u64)]) -> String {
     if extensions.is_empty() {
-        return "no rope extension of it is documented".to_owned();
+        return "no rope extension to more is documented".to_owned();
     }
     let named: Vec<String> =
         extensions.iter().map(|(name, context)| format!("{name} ({context} tokens)")).collect();

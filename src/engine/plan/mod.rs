@@ -185,7 +185,8 @@ impl Planned<'_> {
         let plan = KvPlan::new(&self.config.layer_kv(), options.block_size, options.kv_dtype)?;
         // A step never computes more than the context.
         let rows = options.max_batch_tokens.min(request.context);
-        let scratch = scratch::scratch_bytes(&self.config, request.context, rows, backend.threads());
+        let scratch_of = |tokens, rows| scratch::scratch_bytes(&self.config, tokens, rows, backend.threads());
+        let scratch = scratch_of(request.context, rows);
         let sequence = sequence_bytes(&plan, options, request.context);
         let fixed = weights.in_memory().saturating_add(scratch);
         Ok(MemoryPlan {
@@ -208,7 +209,19 @@ impl Planned<'_> {
             sequence,
             scratch,
             total: fixed.saturating_add(sequence),
-            fit: request.memory.map(|memory| fit(&plan, options, memory, fixed, sequence, context_limit)),
+            fit: request.memory.map(|memory| {
+                let free = usize::try_from(memory).unwrap_or(usize::MAX).checked_sub(fixed);
+                let needed = |tokens: usize| {
+                    let scratch = scratch_of(tokens, options.max_batch_tokens.min(tokens));
+                    let sequence = sequence_bytes(&plan, options, tokens);
+                    weights.in_memory().saturating_add(scratch).saturating_add(sequence)
+                };
+                Fit {
+                    memory,
+                    sequences: free.map_or(0, |free| free / sequence.max(1)),
+                    longest_context: longest_within(memory, context_limit, needed),
+                }
+            }),
         })
     }
 
@@ -266,28 +279,18 @@ fn state_plan(plan: &KvPlan, options: &EngineOptions, tokens: usize) -> Option<S
     })
 }
 
-fn fit(
-    plan: &KvPlan,
-    options: &EngineOptions,
-    memory: u64,
-    fixed: usize,
-    sequence: usize,
-    limit: usize,
-) -> Fit {
-    let free = usize::try_from(memory).unwrap_or(usize::MAX).checked_sub(fixed);
-    let sequences = free.map_or(0, |free| free / sequence.max(1));
-    let fits = |tokens: usize| free.is_some_and(|free| sequence_bytes(plan, options, tokens) <= free);
-    // Bytes grow with tokens, so that the lengths which fit are a prefix of all.
+/// The greatest number of tokens, `limit` at most, that needs no more than `memory`. Bytes grow with tokens, so that the lengths
+/// which fit are a prefix of all.
+fn longest_within(memory: u64, limit: usize, needed: impl Fn(usize) -> usize) -> usize {
     let (mut longest, mut too_long) = (0, limit + 1);
     while too_long - longest > 1 {
         let middle = longest + (too_long - longest) / 2;
-        if fits(middle) {
-            longest = middle;
-        } else {
-            too_long = middle;
+        match needed(middle) as u64 <= memory {
+            true => longest = middle,
+            false => too_long = middle,
         }
     }
-    Fit { memory, sequences, longest_context: longest }
+    longest
 }
 
 #[cfg(test)]

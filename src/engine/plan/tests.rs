@@ -189,7 +189,7 @@ fn a_context_past_the_limit_is_refused_with_the_ways_there_are() {
     let error = extended(1_000, "ntk").unwrap_err().to_string();
     assert!(error.contains("no rope extension \"ntk\"") && error.contains("yarn (131072 tokens)"), "{error}");
     let error = plan("gpt-oss-20b", request(131_073)).unwrap_err().to_string();
-    assert!(error.ends_with("no rope extension of it is documented"), "{error}");
+    assert!(error.ends_with("no rope extension to more is documented"), "{error}");
 }
 
 #[test]
@@ -215,11 +215,18 @@ fn the_fit_is_the_most_that_memory_takes() {
         assert_eq!(fit(memory).sequences, sequences);
         assert_eq!(fit(memory - 1).sequences, sequences - 1);
     }
-    // One byte short of one sequence: the last block's tokens do not fit.
-    let short = fit(fixed + plain.sequence - 1);
-    assert_eq!((short.sequences, short.longest_context), (0, CONTEXT - 16));
+    // One byte short of one sequence: a shorter one fits, and one token more of it does not.
+    for memory in [fixed + plain.sequence - 1, fixed - 1] {
+        let short = fit(memory);
+        let total = |context| plan("gemma4-e4b-it", request(context)).unwrap().total;
+        assert_eq!(short.sequences, 0);
+        assert!(
+            total(short.longest_context) <= memory && memory < total(short.longest_context + 1),
+            "{short:?}"
+        );
+    }
     assert_eq!(fit(usize::MAX).longest_context, 131_072);
-    assert_eq!(fit(fixed - 1).longest_context, 0);
+    assert_eq!(fit(plain.weights.in_memory()).longest_context, 0);
     assert_eq!(fit(0).sequences, 0);
 }
 
