@@ -68,4 +68,4 @@ need_toolkit
 need_link_names
 say "building for sm_$CUDA_COMPUTE_CAP with $("$CUDA_HOME/bin/nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
 cargo build --release --locked --features cuda
-say "built $CARGO_TARGET_DIR/release/longwick; it needs libcuda.so.1 (the driver), libcudart, libcublas, libcurand and libnvrtc to start"
+say "built $CARGO_TARGET_DIR/release/longwick; it needs libcuda.so.1 (the driver), libcudart, libcublas and libcurand to start"
