@@ -35,7 +35,7 @@ pub struct EngineArgs {
     #[arg(long)]
     pub threads: Option<NonZeroUsize>,
     /// Quantise float weight matrices at load. Norms, routers, and embeddings that are only looked up by rows stay as the
-    /// files have them, and so does what is quantised already
+    /// files have them, and so does what is quantised already; the vocabulary projection gets at least six bits
     #[arg(long, value_name = "FORMAT", value_parser = quantization_parser())]
     pub quantize: Option<Quantization>,
     /// Element type of cached keys and values

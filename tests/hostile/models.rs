@@ -193,6 +193,27 @@ fn config_json() {
     }
 }
 
+/// A cap of nothing is found where it is written, not in the first layer that would use it.
+#[test]
+fn soft_caps_that_are_no_positive_number() {
+    let folder = copied("gemma3");
+    let path = folder.path().join("config.json");
+    let valid: Map<String, Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for field in ["attn_logit_softcapping", "final_logit_softcapping"] {
+        for cap in [0.0, -30.0] {
+            let mut config = valid.clone();
+            let text = config.get_mut("text_config").and_then(Value::as_object_mut);
+            match text {
+                Some(text) => text.insert(field.to_owned(), json!(cap)),
+                None => config.insert(field.to_owned(), json!(cap)),
+            };
+            std::fs::write(&path, serde_json::to_vec(&config).unwrap()).unwrap();
+            let error = load_and_run(folder.path()).unwrap_err().to_string();
+            assert!(error.contains(field) && error.contains("no positive number"), "{error}");
+        }
+    }
+}
+
 /// Every number of a config, set to what no model has.
 fn check_each_field(folder: &Path, valid: &[u8]) {
     let valid: Map<String, Value> = serde_json::from_slice(valid).unwrap();

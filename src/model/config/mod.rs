@@ -285,6 +285,15 @@ impl ModelConfig {
                 return fail("partial_rotary_factor", reason);
             }
         }
+        let caps = [
+            ("attn_logit_softcapping", self.attention_soft_cap),
+            ("final_logit_softcapping", self.logit_soft_cap),
+        ];
+        for (field, cap) in caps {
+            if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
+                return fail(field, format!("{cap} is no positive number"));
+            }
+        }
         if let Some(window) = self.layer_windows.iter().flatten().find(|&&window| window == 0) {
             return fail("sliding_window", format!("{window} tokens"));
         }
