@@ -28,3 +28,4 @@ chmod +x "$CARGO_TARGET_DIR/bin/nvcc"
 export NVCC="$CARGO_TARGET_DIR/bin/nvcc" CUDA_HOME="$CARGO_TARGET_DIR" CUDA_COMPUTE_CAP=80 CUDARC_CUDA_VERSION=13000
 cargo clippy --release --locked --features cuda --lib --bins -- -D warnings
 cargo clippy --release --locked --features cuda,emu --lib --test device -- -D warnings
+cargo clippy --release --locked -p longwick-kernels --features cuda,emu --all-targets -- -D warnings

@@ -1,5 +1,7 @@
 //! `longwick bench attention`: what the device kernels must move and compute, and how long that takes at best.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use super::columns::align;
@@ -17,11 +19,14 @@ pub(super) struct AttentionArgs {
     /// Print the floors of the kernels and measure nothing
     #[arg(long)]
     model_only: bool,
+    /// Print rows that were measured on a GPU (scripts/device_check.sh) beside their floors
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "model_only")]
+    timings: Vec<PathBuf>,
     /// Models by the names of `longwick models list`
     #[arg(long, value_delimiter = ',', default_value = MODELS)]
     models: Vec<String>,
     /// Context lengths in tokens
-    #[arg(long, value_delimiter = ',', default_value = "100000,220000")]
+    #[arg(long, value_delimiter = ',', default_value = "100k,220k", value_parser = context)]
     contexts: Vec<usize>,
     /// The card whose peaks count
     #[arg(long, default_value = "rtx-4090", value_parser = card)]
@@ -38,6 +43,13 @@ pub(super) struct AttentionArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A context length: each of its positions is counted, so that there is a most.
+fn context(text: &str) -> Result<usize, String> {
+    const MOST: usize = 16_000_000;
+    let tokens = super::plan::parse_tokens(text)?.get();
+    if tokens <= MOST { Ok(tokens) } else { Err(format!("{tokens} tokens are more than {MOST}")) }
 }
 
 fn card(name: &str) -> Result<&'static Card, String> {
@@ -64,17 +76,26 @@ struct Row {
 /// Runs the command.
 ///
 /// # Errors
-/// For a model that is not in the list, and where a measurement is asked for.
+/// For a model that is not in the list, a file of timings that cannot be read, and where a measurement is asked for.
 pub(super) fn run(args: &AttentionArgs) -> CliResult {
+    if !args.timings.is_empty() {
+        super::bench_timings::print(&args.timings, args.card, args.json)?;
+        return Ok(Outcome::Finished);
+    }
     if !args.model_only {
         return Err("kernels are timed on a GPU, by scripts/device_check.sh; --model-only prints what they must move and \
                     compute, and the least time that takes"
             .into());
     }
     let cache = ModelCache::new(FetchSettings::from_env())?;
-    let mut rows = Vec::new();
+    let (mut rows, mut recurrent) = (Vec::new(), Vec::new());
     for name in &args.models {
         let config = config(&cache, name)?;
+        let layers =
+            (0..config.num_layers()).filter(|&layer| config.recurrent_layer(layer).is_some()).count();
+        if layers > 0 {
+            recurrent.push((name.as_str(), layers));
+        }
         for &context in &args.contexts {
             rows.extend(model_rows(args, name, &config, context));
         }
@@ -85,7 +106,7 @@ pub(super) fn run(args: &AttentionArgs) -> CliResult {
                 "branches": args.branches, "rows": rows });
             out_line!("{report:#}")?;
         }
-        false => print(args, &rows)?,
+        false => print(args, &rows, &recurrent)?,
     }
     Ok(Outcome::Finished)
 }
@@ -140,6 +161,11 @@ fn model_rows(args: &AttentionArgs, name: &str, config: &ModelConfig, context: u
             rows.push(Row { model, context, past_limit, kernel, phase, layers, cost, floor_seconds, bound });
         }
     };
+    // Of a head that rotates in part the rest stays where it is.
+    let rotated = |work: &AttentionWork| match work.window {
+        None => config.rope.rotary_dim,
+        Some(_) => config.rope_sliding.rotary_dim,
+    };
     let all = kinds(config, config.num_layers(), &args.cache);
     let own = kinds(config, config.num_own_kv_layers(), &args.cache);
     let (full, sliding): (Vec<Kind>, Vec<Kind>) = all.iter().partition(|(_, work)| work.window.is_none());
@@ -150,7 +176,7 @@ fn model_rows(args: &AttentionArgs, name: &str, config: &ModelConfig, context: u
     }
     for (phase, tokens) in [("prefill", context), ("decode", 1)] {
         add("kv_write", phase, total(&own, |work| work.kv_write(tokens)));
-        add("rope", phase, total(&all, |work| work.rope(tokens)));
+        add("rope", phase, total(&all, |work| work.rope(tokens, rotated(work))));
         let layers = config.num_layers() as u64;
         let norm = rms_norm_with_residual(tokens, config.hidden_size, 2);
         add("rms_norm", phase, (layers, norm.repeated(2 * layers)));
@@ -169,7 +195,7 @@ fn feed_forward(config: &ModelConfig, tokens: usize) -> (u64, Cost) {
     (layers as u64, (0..layers).map(|layer| gated(tokens, width(layer), 2)).sum())
 }
 
-fn print(args: &AttentionArgs, rows: &[Row]) -> std::io::Result<()> {
+fn print(args: &AttentionArgs, rows: &[Row], recurrent: &[(&str, usize)]) -> std::io::Result<()> {
     let card = args.card;
     out_line!(
         "{}: {} GB/s, {:.1} TFLOPS dense bf16 with f32 sums. Least work, each byte moved once, over all layers; prefill of the \
@@ -196,6 +222,9 @@ fn print(args: &AttentionArgs, rows: &[Row]) -> std::io::Result<()> {
         ]);
     }
     out_line!("{}", align(&lines, 4))?;
+    for (model, layers) in recurrent {
+        out_line!("{model}: {layers} recurrent layers have no kernel yet; their own work is not counted")?;
+    }
     if rows.iter().any(|row| row.past_limit) {
         out_line!("* longer than the model's context")?;
     }

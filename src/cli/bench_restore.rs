@@ -42,6 +42,9 @@ struct Measurement {
 /// # Errors
 /// Whatever is wrong with the model or the lengths, or with the folder for temporary files.
 pub(super) fn run(args: &RestoreArgs) -> CliResult {
+    if args.lengths.contains(&0) {
+        return Err("--lengths 0: there is nothing to restore of no tokens".into());
+    }
     let path = args.model.path()?;
     let options = args.model.engine.options()?;
     let engine = load(&path, &options)?;

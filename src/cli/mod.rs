@@ -20,6 +20,7 @@ macro_rules! err_line {
 pub mod bench;
 mod bench_attention;
 mod bench_restore;
+mod bench_timings;
 mod columns;
 pub mod compact;
 pub mod doctor;

@@ -21,6 +21,14 @@ mod support;
 use longwick::engine::EngineOptions;
 use longwick::ops::{DeviceChoice, KvDtype};
 
+/// The emulator; with `LONGWICK_TEST_DEVICE=cuda` (feature `cuda`) the GPU.
+fn accelerator() -> DeviceChoice {
+    match std::env::var_os("LONGWICK_TEST_DEVICE") {
+        Some(name) if name == "cuda" => DeviceChoice::Cuda { ordinal: 0 },
+        _ => DeviceChoice::Emu,
+    }
+}
+
 /// Two threads and the device's kernels.
 fn options(device: DeviceChoice, kv_dtype: KvDtype, chunk: usize) -> EngineOptions {
     EngineOptions { device, kv_pool_bytes: Some(16 << 20), ..support::options(kv_dtype, 2, chunk) }

@@ -6,7 +6,7 @@ use longwick::engine::{Request, RequestKind, RequestOutput};
 use longwick::ops::{DeviceChoice, KvDtype};
 use serde::Deserialize;
 
-use crate::{assets, options};
+use crate::{accelerator, assets, options};
 
 /// How far a log-probability may lie from the reference's.
 const TOLERANCE: f64 = 5e-4;
@@ -55,7 +55,7 @@ fn log_softmax(logits: &[f64]) -> Vec<f64> {
 
 /// Prompts of 1 to 300 tokens with f32 keys and values.
 fn check_f32(folder: &Path) {
-    let found = errors(folder, DeviceChoice::Emu, KvDtype::F32);
+    let found = errors(folder, accelerator(), KvDtype::F32);
     println!("{}: {found:?}", folder.display());
     for (worst, _) in found {
         assert!(worst <= TOLERANCE, "{}: off by {worst:.2e}", folder.display());
@@ -64,7 +64,7 @@ fn check_f32(folder: &Path) {
 
 /// With bf16 keys and values the error may be twice that of the CPU's, beside what f32 may be off by.
 fn check_bf16(folder: &Path) {
-    let found = errors(folder, DeviceChoice::Emu, KvDtype::Bf16);
+    let found = errors(folder, accelerator(), KvDtype::Bf16);
     let cpu = errors(folder, DeviceChoice::Cpu, KvDtype::Bf16);
     println!("{}: {found:?}, CPU {cpu:?}", folder.display());
     for ((worst, mean), (cpu_worst, cpu_mean)) in found.into_iter().zip(cpu) {

@@ -11,9 +11,11 @@ pub fn shared_data(name: &str) -> Option<PathBuf> {
     present(root.join(name))
 }
 
-/// A checkpoint in the repository.
+/// A checkpoint in the repository; `LONGWICK_REPOSITORY` names its place for a test program that was carried to another machine.
 pub fn own_fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny").join(name)
+    let root = std::env::var_os("LONGWICK_REPOSITORY")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    root.join("tests/fixtures/tiny").join(name)
 }
 
 /// A real model among the test assets, or `None` with the reason printed.

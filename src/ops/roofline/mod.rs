@@ -180,9 +180,9 @@ impl AttentionWork {
         }
     }
 
-    /// `rope` over queries and keys of `tokens` tokens, in place; a norm over each head before it moves nothing more.
-    pub fn rope(&self, tokens: usize) -> Cost {
-        let elements = (tokens * (self.q_heads + self.kv_heads) * self.head_dim) as u64;
+    /// `rope` over `rotary_dim` elements of each query and key head of `tokens` tokens, in place.
+    pub fn rope(&self, tokens: usize, rotary_dim: usize) -> Cost {
+        let elements = (tokens * (self.q_heads + self.kv_heads) * rotary_dim) as u64;
         Cost {
             bytes: 2 * elements * self.activation_bytes as u64,
             vector_flops: 3 * elements,

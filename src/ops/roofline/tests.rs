@@ -72,7 +72,7 @@ fn fp8_halves_the_cache_and_adds_a_scale_a_head() {
 fn row_kernels_move_each_element_in_and_out() {
     assert_eq!(rms_norm_with_residual(3, 4_096, 2).bytes, 3 * 4_096 * 4 * 2);
     assert_eq!(gated(3, 12_288, 2).bytes, 3 * 12_288 * 3 * 2);
-    assert_eq!(QWEN3_8B.rope(3).bytes, 3 * 40 * 128 * 2 * 2);
+    assert_eq!(QWEN3_8B.rope(3, 128).bytes, 3 * 40 * 128 * 2 * 2);
 }
 
 /// Published peaks, in TFLOPS: dense bf16 with f32 sums.

@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# What only a GPU can show, in one prepared run of under eight minutes: the kernels against float64 and the emulator, models against
+# the CPU, compute-sanitizer, and times beside the floors of `longwick bench attention`.
+#
+#   CUDA_COMPUTE_CAP=90 scripts/device_check.sh --pack DIR    on a machine that can build: programs go to DIR (needs no GPU)
+#   scripts/device_check.sh --run DIR [--out DIR]             on the machine with the GPU: needs the driver, CUDA's libraries, this
+#                                                             repository and DIR; no cargo, no network
+#   scripts/device_check.sh --rehearse DIR                    the same steps on the emulator and the CPU, but for times
+#
+# Writes OUT/device_check.json and prints one table. Exit code 1 when any step failed; the rest is still done.
+set -uo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$longwick_root" || die "no $longwick_root"
+
+usage() { sed -n '2,12s/^# \{0,1\}//p' "$0"; }
+
+mode="${1:-}"
+dir="${2:-}"
+out="$longwick_root/device_check"
+case "$mode" in
+--pack | --run | --rehearse) [ -n "$dir" ] || die "$mode needs a folder" ;;
+-h | --help) usage && exit 0 ;;
+*) usage >&2 && exit 2 ;;
+esac
+[ "${3:-}" != "--out" ] || out="${4:?--out needs a folder}"
+
+# The newest test or example program of a name.
+program() {
+    local found
+    found="$(find "$CARGO_TARGET_DIR/release/$1" -maxdepth 1 -type f -executable -name "$2-*" -printf '%T@ %p\n' 2>/dev/null |
+        sort -n | tail -n 1 | cut -d' ' -f2-)"
+    [ -n "$found" ] || die "no program $2 was built"
+    printf '%s' "$found"
+}
+
+pack() {
+    set -e
+    scripts/build_cuda.sh
+    # The kernels' programs need no CUDA library at the link, only nvcc.
+    local venv="$LONGWICK_CACHE/nvcc-13.0"
+    if [ -z "${CUDA_HOME:-}" ] && ! command -v nvcc >/dev/null; then
+        CUDA_HOME="$("$venv/bin/python" -c 'import nvidia, pathlib; print(pathlib.Path(list(nvidia.__path__)[0]) / "cu13")')"
+        export CUDA_HOME PATH="$CUDA_HOME/bin:$PATH"
+    fi
+    export LIBRARY_PATH="$LONGWICK_CACHE/cuda-links${LIBRARY_PATH:+:$LIBRARY_PATH}"
+    export LONGWICK_CUDA_ARCHITECTURES="${CUDA_COMPUTE_CAP:?names the card, as for scripts/build_cuda.sh}"
+    say "programs of the kernels"
+    cargo test --release --locked -p longwick-kernels --features emu,cuda --no-run
+    cargo build --release --locked -p longwick-kernels --features cuda --example time_kernels
+    say "programs of the engine"
+    cargo test --release --locked --features emu,cuda --test device --no-run
+    cargo build --release --locked --example synthetic_checkpoint
+    mkdir -p "$dir"
+    for test in elementwise kv_write attention agreement device; do
+        cp "$(program deps "$test")" "$dir/$test"
+    done
+    cp "$CARGO_TARGET_DIR/release/longwick" "$CARGO_TARGET_DIR/release/examples/time_kernels" \
+        "$CARGO_TARGET_DIR/release/examples/synthetic_checkpoint" "$dir/"
+    strip "$dir"/*
+    say "packed $(du -sh "$dir" | cut -f1) into $dir"
+}
+
+failed=0
+results=""
+
+# step NAME SECONDS COMMAND...: runs with a limit, keeps what it says, and notes how it ended.
+step() {
+    local name="$1" limit="$2" start end status
+    shift 2
+    start="$(date +%s)"
+    # A shell of its own, so that functions have limits too.
+    timeout "$limit" bash -c '"$@"' _ "$@" >"$out/$name.log" 2>&1
+    status=$?
+    end="$(date +%s)"
+    case "$status" in
+    0) printf '%-28s ok       %4d s\n' "$name" "$((end - start))" ;;
+    124) printf '%-28s TIME OUT %4d s, see %s\n' "$name" "$limit" "$out/$name.log" ;;
+    *) printf '%-28s FAILED   %4d s, see %s\n' "$name" "$((end - start))" "$out/$name.log" && tail -n 5 "$out/$name.log" ;;
+    esac
+    [ "$status" -eq 0 ] || failed=1
+    results="$results${results:+, }{\"step\": \"$name\", \"status\": $status, \"seconds\": $((end - start))}"
+}
+
+skip() {
+    printf '%-28s skipped: %s\n' "$1" "$2"
+    results="$results${results:+, }{\"step\": \"$1\", \"skipped\": \"$2\"}"
+}
+
+# Logits of a real model on the device beside the CPU's.
+compare_real() {
+    local model="$1"
+    "$dir/longwick" models verify "$model" >/dev/null 2>&1 || return 3
+    printf '{"token_ids": [%s]}' "$(seq -s, 100 611)" >"$out/ids.json"
+    "$dir/longwick" logits -m "$model" --tokens "$out/ids.json" --top 5 --device "$device" >"$out/$model.device.json" || return 1
+    "$dir/longwick" logits -m "$model" --tokens "$out/ids.json" --top 5 >"$out/$model.cpu.json" || return 1
+    # The first log-probability of each, which may lie 0.02 apart: 8-bit products on one side, floats on the other.
+    local first='s/.*"logprobs":\[\(-\{0,1\}[0-9.e-]*\).*/\1/p'
+    awk -v a="$(sed -n "$first" "$out/$model.device.json")" -v b="$(sed -n "$first" "$out/$model.cpu.json")" \
+        'BEGIN { d = a - b; if (d < 0) d = -d; printf "%s and %s: %.5f apart\n", a, b, d; exit !(a != "" && d < 0.02) }'
+}
+
+sanitize() {
+    local tool="$1"
+    compute-sanitizer --tool "$tool" --error-exitcode 9 "$dir/elementwise" --test-threads 1 &&
+        compute-sanitizer --tool "$tool" --error-exitcode 9 "$dir/kv_write" --test-threads 1 --skip offsets &&
+        compute-sanitizer --tool "$tool" --error-exitcode 9 "$dir/attention" --test-threads 1 branches_read
+}
+
+run() {
+    mkdir -p "$out"
+    export LONGWICK_REPOSITORY="$longwick_root"
+    if [ "$device" = cuda ]; then
+        command -v nvidia-smi >/dev/null || die "no NVIDIA driver here; --rehearse runs on the emulator"
+        nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+        export LONGWICK_KERNEL_DEVICE=cuda LONGWICK_TEST_DEVICE=cuda
+        step doctor 20 "$dir/longwick" doctor
+    fi
+    step kernels_elementwise 60 "$dir/elementwise" --test-threads 1
+    step kernels_kv_write 60 "$dir/kv_write" --test-threads 1
+    step kernels_attention 180 "$dir/attention" --test-threads 1
+    if [ "$device" = cuda ]; then
+        step kernels_agreement 60 "$dir/agreement" --test-threads 1
+    else
+        skip kernels_agreement "no GPU"
+    fi
+    # Chunks and batches change nothing where every product is ours; candle's products are not batch-invariant.
+    step tiny_models 120 "$dir/device" parity
+    if "$dir/longwick" models verify gemma3-270m >/dev/null 2>&1; then
+        step real_gemma3-270m 60 compare_real gemma3-270m
+    else
+        skip real_gemma3-270m "not on this machine"
+    fi
+    skip real_smollm2-135m "GGUF files of the llama architecture rotate neighbouring elements, for which there is no kernel yet"
+    if [ "$device" != cuda ]; then
+        skip sanitizer "no GPU"
+        skip times "no GPU"
+        return
+    fi
+    if command -v compute-sanitizer >/dev/null; then
+        step sanitizer_memcheck 90 sanitize memcheck
+        step sanitizer_racecheck 90 sanitize racecheck
+    else
+        skip sanitizer "compute-sanitizer is not in PATH"
+    fi
+    times
+}
+
+times() {
+    local timings="$out/longwick.jsonl" card
+    step times_kernels 120 bash -c "'$dir/time_kernels' >'$timings'"
+    if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+        step times_torch 90 bash -c "python3 scripts/time_sdpa.py >'$out/torch.jsonl'"
+        timings="$timings,$out/torch.jsonl"
+    else
+        skip times_torch "no PyTorch with CUDA"
+    fi
+    card="$(card_name)"
+    "$dir/longwick" bench attention --timings "$timings" --card "$card"
+    "$dir/longwick" bench attention --timings "$timings" --card "$card" --json >"$out/times.json"
+    step synthetic_checkpoint 60 "$dir/synthetic_checkpoint" "$out/synthetic" 4
+    step times_prefill 120 bash -c \
+        "'$dir/longwick' bench prefill -m '$out/synthetic' --device cuda --kv-dtype bf16 --chunk 2048 --lengths 8192,32768 --json >'$out/prefill.json'"
+    rm -rf "$out/synthetic"
+}
+
+# The card of `longwick bench attention` that has this GPU's name; else the one of the same architecture.
+card_name() {
+    case "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" in
+    *3090*) echo rtx-3090 ;;
+    *4090*) echo rtx-4090 ;;
+    *5090*) echo rtx-5090 ;;
+    *"6000 Ada"*) echo rtx-6000-ada ;;
+    *"PRO 6000"*) echo rtx-pro-6000 ;;
+    *A100*) echo a100-80gb ;;
+    *) echo h200 ;;
+    esac
+}
+
+if [ "$mode" = --pack ]; then
+    pack
+    exit 0
+fi
+dir="$(cd "$dir" && pwd)" || die "no folder $dir"
+device=cuda
+[ "$mode" = --run ] || device=emu
+export dir out device
+export -f compare_real sanitize
+run
+printf '{"device": "%s", "steps": [%s]}\n' "$device" "$results" >"$out/device_check.json"
+say "$out/device_check.json"
+exit "$failed"
