@@ -27,11 +27,4 @@ impl TokenChain {
     pub fn digest(&self) -> String {
         crate::weights::hex(&self.hasher.clone().finalize())
     }
-
-    /// The digest of a whole prefix, hex.
-    pub fn of(identity: &KvIdentity, tokens: &[u32]) -> String {
-        let mut chain = Self::new(identity);
-        chain.push(tokens);
-        chain.digest()
-    }
 }

@@ -7,6 +7,7 @@ use super::chain::TokenChain;
 use super::files;
 use super::load::PrefixLoad;
 use super::reader::Reader;
+use super::save::PrefixPart;
 use super::{KvFileError, KvIdentity};
 use crate::kv::{KvCache, SequenceCache};
 
@@ -71,6 +72,14 @@ struct Found {
 }
 
 impl KvDirectory {
+    /// Makes the folder `root` where it is missing, for the user alone.
+    ///
+    /// # Errors
+    /// [`KvFileError::Io`].
+    pub fn prepare(root: &Path) -> Result<(), KvFileError> {
+        files::create_private(root)
+    }
+
     /// Opens the folder `root`, made where it is missing. It is kept below `max_bytes` over all identities.
     ///
     /// # Errors
@@ -110,7 +119,7 @@ impl KvDirectory {
         if found.num_blocks * block_size <= cached || !has_room(cache, found.num_blocks) {
             return 0;
         }
-        let mut load = PrefixLoad::default();
+        let mut load = PrefixLoad::new(&self.identity);
         let mut used = Vec::new();
         let segments = tokens.chunks(segment_blocks(block_size) * block_size).map(Some);
         let segments = found.segments.iter().zip(segments);
@@ -188,10 +197,12 @@ impl KvDirectory {
                 segments.push(segment);
             }
             if boundary.is_some() || (is_whole && !needs_boundary) {
-                found = Some(Found { segments: segments.clone(), boundary, num_blocks });
+                found = Some((segments.len(), boundary, num_blocks));
             }
         }
-        found
+        let (num_segments, boundary, num_blocks) = found?;
+        segments.truncate(num_segments);
+        Some(Found { segments, boundary, num_blocks })
     }
 
     /// Keeps the complete blocks of a sequence whose `tokens` are all computed, as far as the folder does not have them. Other
@@ -219,45 +230,20 @@ impl KvDirectory {
         tokens: &[u32],
         branch_point: Option<usize>,
     ) -> Result<(), KvFileError> {
-        let block_size = cache.plan().block_size;
-        let segment = segment_blocks(block_size);
+        let segment = segment_blocks(cache.plan().block_size);
         let boundaries = boundaries(cache, sequence, branch_point);
-        let Some(&last) = boundaries.last() else { return Ok(()) };
-        let needed = least_bytes(cache, last);
-        if needed > self.max_bytes {
-            if !std::mem::replace(&mut self.has_refused, true) {
-                let (length, most) = (last * block_size, self.max_bytes);
-                tracing::warn!(
-                    "KV cache: a prompt of {length} tokens takes {needed} bytes, more than the {most} the folder may keep; such prompts are not kept"
-                );
-            }
+        let Some(&last) = boundaries.last().filter(|&&last| self.could_keep(cache, last)) else {
             return Ok(());
-        }
-        let path = &sequence.path[..last];
-        let mut chain = TokenChain::new(&self.identity);
-        let mut written = 0;
+        };
+        let files_before = self.usage.files_written;
+        let (path, mut chain) = (&sequence.path[..last], TokenChain::new(&self.identity));
         for start in (0..last).step_by(segment) {
             let end = (start + segment).min(last);
-            let mut done = start;
-            for &boundary in boundaries.iter().filter(|&&boundary| boundary > start && boundary <= end) {
-                chain.push(&tokens[done * block_size..boundary * block_size]);
-                done = boundary;
-                // A whole segment needs no boundary where full layers are all there is.
-                if boundary < start + segment || needs_boundary(cache) {
-                    let blocks = if boundary == start + segment { end..end } else { start..boundary };
-                    let name = boundary_name(&chain.digest());
-                    let write = |file: &Path| cache.save_boundary(path, tokens, blocks, &self.identity, file);
-                    written += write_new(&self.folder, &mut self.known, &mut self.usage, name, write)?;
-                }
-            }
-            if end == start + segment {
-                chain.push(&tokens[done * block_size..end * block_size]);
-                let name = segment_name(&chain.digest());
-                let write = |file: &Path| cache.save_segment(path, tokens, start..end, &self.identity, file);
-                written += write_new(&self.folder, &mut self.known, &mut self.usage, name, write)?;
-            }
+            let part = PrefixPart { path, tokens, blocks: start..end, before: chain.digest() };
+            let within = boundaries.iter().filter(|&&boundary| boundary > start && boundary <= end);
+            self.keep_part(cache, part, within, &mut chain)?;
         }
-        if written > 0 {
+        if self.usage.files_written > files_before {
             let dropped = files::shrink(&self.root, self.max_bytes)?;
             self.usage.files_dropped += dropped.len() as u64;
             for file in dropped.iter().filter(|file| file.parent() == Some(&self.folder)) {
@@ -266,25 +252,70 @@ impl KvDirectory {
         }
         Ok(())
     }
-}
 
-/// Writes a file that is not there yet; returns how many were written.
-fn write_new(
-    folder: &Path,
-    known: &mut HashSet<String>,
-    usage: &mut DirectoryUse,
-    name: String,
-    write: impl FnOnce(&Path) -> Result<u64, KvFileError>,
-) -> Result<u64, KvFileError> {
-    let file = folder.join(&name);
-    if known.contains(&name) {
-        files::touch(&file);
-        return Ok(0);
+    /// Whether a prefix of so many blocks could stay; says once that some could not.
+    fn could_keep(&mut self, cache: &KvCache, num_blocks: usize) -> bool {
+        let (needed, most) = (least_bytes(cache, num_blocks), self.max_bytes);
+        if needed > most && !std::mem::replace(&mut self.has_refused, true) {
+            let length = num_blocks * cache.plan().block_size;
+            tracing::warn!(
+                "KV cache: a prompt of {length} tokens takes {needed} bytes, more than the {most} the folder may keep; such prompts are not kept"
+            );
+        }
+        needed <= most
     }
-    usage.bytes_written += write(&file)?;
-    usage.files_written += 1;
-    known.insert(name);
-    Ok(1)
+
+    /// Keeps the boundaries within a part of at most a segment, and the segment where the part is a whole one. `chain` has
+    /// the tokens before the part, and gets the part's.
+    fn keep_part<'b>(
+        &mut self,
+        cache: &KvCache,
+        part: PrefixPart<'_>,
+        boundaries: impl Iterator<Item = &'b usize>,
+        chain: &mut TokenChain,
+    ) -> Result<(), KvFileError> {
+        let block_size = cache.plan().block_size;
+        let (start, end) = (part.blocks.start, part.blocks.end);
+        let is_whole = end == start + segment_blocks(block_size);
+        let mut done = start;
+        for &boundary in boundaries {
+            chain.push(&part.tokens[done * block_size..boundary * block_size]);
+            done = boundary;
+            let digest = chain.digest();
+            let name = boundary_name(&digest);
+            let PrefixPart { path, tokens, .. } = part;
+            let part = match is_whole && boundary == end {
+                // A whole segment needs no boundary where full layers are all there is.
+                true if !needs_boundary(cache) => continue,
+                true => PrefixPart { path, tokens, blocks: end..end, before: digest },
+                false => PrefixPart { path, tokens, blocks: start..boundary, before: part.before.clone() },
+            };
+            self.write_new(name, |identity, file| cache.save_boundary(&part, identity, file))?;
+        }
+        if is_whole {
+            chain.push(&part.tokens[done * block_size..end * block_size]);
+            let name = segment_name(&chain.digest());
+            self.write_new(name, |identity, file| cache.save_segment(&part, identity, file))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file, where it is not there yet.
+    fn write_new(
+        &mut self,
+        name: String,
+        write: impl FnOnce(&KvIdentity, &Path) -> Result<u64, KvFileError>,
+    ) -> Result<(), KvFileError> {
+        let file = self.folder.join(&name);
+        if self.known.contains(&name) {
+            files::touch(&file);
+            return Ok(());
+        }
+        self.usage.bytes_written += write(&self.identity, &file)?;
+        self.usage.files_written += 1;
+        self.known.insert(name);
+        Ok(())
+    }
 }
 
 /// Bytes that a prefix of so many blocks takes at least: the full layers' blocks, one window and one state.

@@ -67,9 +67,9 @@ impl KvFileError {
         move |source| Self::Io { file, action, source }
     }
 
-    pub(super) fn cache(file: &Path) -> impl FnOnce(KvError) -> Self {
+    pub(super) fn cache<E: Into<KvError>>(file: &Path) -> impl FnOnce(E) -> Self {
         let file = file.to_owned();
-        move |source| Self::Cache { file, source }
+        move |source| Self::Cache { file, source: source.into() }
     }
 
     pub(super) fn format(

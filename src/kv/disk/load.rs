@@ -9,12 +9,12 @@ use super::{KvFileError, KvIdentity};
 use crate::kv::{
     BlockId, BlockTable, KvCache, KvError, NodeId, SLOTS_PER_SEQUENCE, SequenceCache, SequenceSlots,
 };
-use crate::ops::OpError;
 
 /// A prefix on its way into the cache. What it holds cannot be evicted; it must be given to [`KvCache::finish_load`].
-#[derive(Default)]
 pub(super) struct PrefixLoad {
     tokens: Vec<u32>,
+    /// Of these tokens.
+    chain: TokenChain,
     path: Vec<NodeId>,
     held: Vec<BlockId>,
     held_slots: Vec<BlockId>,
@@ -22,6 +22,22 @@ pub(super) struct PrefixLoad {
     tail: Vec<(usize, BlockId)>,
     current: Option<BlockId>,
     pending: Option<BlockId>,
+}
+
+impl PrefixLoad {
+    /// No tokens yet.
+    pub fn new(identity: &KvIdentity) -> Self {
+        Self {
+            tokens: Vec::new(),
+            chain: TokenChain::new(identity),
+            path: Vec::new(),
+            held: Vec::new(),
+            held_slots: Vec::new(),
+            tail: Vec::new(),
+            current: None,
+            pending: None,
+        }
+    }
 }
 
 /// What one file brought, before its checksum is known.
@@ -52,7 +68,7 @@ impl KvCache {
                 reader.header.first_block,
             ));
         }
-        let mut load = PrefixLoad::default();
+        let mut load = PrefixLoad::new(identity);
         let outcome = self.load_file(&mut load, reader).and_then(|()| self.loaded_sequence(file, &load));
         let tokens = std::mem::take(&mut load.tokens);
         self.finish_load(load);
@@ -74,7 +90,7 @@ impl KvCache {
     pub(super) fn load_file(&mut self, load: &mut PrefixLoad, mut reader: Reader) -> Result<(), KvFileError> {
         let file = reader.file().to_owned();
         let header = reader.header.clone();
-        let before = TokenChain::of(&header.identity, &load.tokens);
+        let before = load.chain.digest();
         if load.tokens.len() != header.first_block * self.plan.block_size || before != header.before {
             return Err(KvFileError::format(&file, "tokens before it", &header.before, before));
         }
@@ -123,6 +139,7 @@ impl KvCache {
     fn hold(&mut self, load: &mut PrefixLoad, tokens: &[u32]) {
         let block_size = self.plan.block_size;
         load.tokens.extend_from_slice(tokens);
+        load.chain.push(tokens);
         for index in load.path.len()..load.tokens.len() / block_size {
             let key = &load.tokens[index * block_size..(index + 1) * block_size];
             let node = self.prefix.child(load.path.last().copied(), key);
@@ -150,7 +167,6 @@ impl KvCache {
         arrived: &mut Arrived,
     ) -> Result<(), KvFileError> {
         let file = reader.file().to_owned();
-        let op = |error: OpError| KvFileError::cache(&file)(error.into());
         let mut known = Vec::new();
         for run in reader.header.pages.clone() {
             let bytes = self.plan.groups[run.group].layout.page_bytes();
@@ -164,7 +180,7 @@ impl KvCache {
                 }
                 let block = self.allocate().map_err(KvFileError::cache(&file))?;
                 arrived.pages.push((run.group, index, block));
-                self.arena.write_page(block, &known).map_err(op)?;
+                self.arena.write_page(block, &known).map_err(KvFileError::cache(&file))?;
             }
         }
         Ok(())
@@ -177,7 +193,6 @@ impl KvCache {
         arrived: &mut Arrived,
     ) -> Result<(), KvFileError> {
         let file = reader.file().to_owned();
-        let op = |error: OpError| KvFileError::cache(&file)(error.into());
         let mut known = Vec::new();
         for state in reader.header.states.clone() {
             let Some(states) = &mut self.states else { break };
@@ -196,7 +211,7 @@ impl KvCache {
                 }
                 Some(slot) => {
                     arrived.states.push((state, slot));
-                    reader.read(self.arena.slot_mut(slot).map_err(op)?)?;
+                    reader.read(self.arena.slot_mut(slot).map_err(KvFileError::cache(&file))?)?;
                 }
             }
         }

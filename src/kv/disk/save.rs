@@ -9,6 +9,18 @@ use super::writer::Writer;
 use super::{KvFileError, KvIdentity};
 use crate::kv::{BlockId, KvCache, NodeId, SequenceCache};
 
+/// Blocks of a cached prefix.
+pub(super) struct PrefixPart<'a> {
+    /// The prefix's nodes, from the root on.
+    pub path: &'a [NodeId],
+    /// The prefix's tokens.
+    pub tokens: &'a [u32],
+    /// Which blocks.
+    pub blocks: Range<usize>,
+    /// Digest of the identity and of the tokens before them, hex.
+    pub before: String,
+}
+
 /// Pages and states that go into one file.
 #[derive(Default)]
 pub(super) struct Selection {
@@ -46,7 +58,7 @@ impl KvCache {
     ) -> Result<u64, KvFileError> {
         let selection = self.select_sequence(sequence);
         let tokens = &tokens[..sequence.num_tokens];
-        let header = header(identity, TokenChain::of(identity, &[]), 0, tokens.len(), &selection);
+        let header = header(identity, TokenChain::new(identity).digest(), 0, tokens.len(), &selection);
         self.write(file, &header, tokens, &selection, true)
     }
 
@@ -83,48 +95,44 @@ impl KvCache {
         self.prefix.usable_lengths(&self.plan.groups, &sequence.path)
     }
 
-    /// Writes the full groups' blocks `blocks` of a cached prefix; `path` holds its nodes from the root on.
+    /// Writes the full groups' blocks of a part.
     pub(super) fn save_segment(
         &self,
-        path: &[NodeId],
-        tokens: &[u32],
-        blocks: Range<usize>,
+        part: &PrefixPart<'_>,
         identity: &KvIdentity,
         file: &Path,
     ) -> Result<u64, KvFileError> {
         let mut selection = Selection::default();
-        self.select_full(path, blocks.clone(), &mut selection);
-        self.write_part(tokens, blocks, identity, file, &selection)
+        self.select_full(part, &mut selection);
+        self.write_part(part, identity, file, &selection)
     }
 
-    /// Writes what a sequence that starts after `blocks.end` blocks needs beside the full groups' blocks before
-    /// `blocks.start`.
+    /// Writes what a sequence that starts at a part's end needs beside the full groups' blocks before the part.
     pub(super) fn save_boundary(
         &self,
-        path: &[NodeId],
-        tokens: &[u32],
-        blocks: Range<usize>,
+        part: &PrefixPart<'_>,
         identity: &KvIdentity,
         file: &Path,
     ) -> Result<u64, KvFileError> {
         let mut selection = Selection::default();
-        self.select_full(path, blocks.clone(), &mut selection);
-        let position = blocks.end * self.plan.block_size;
+        self.select_full(part, &mut selection);
+        let end = part.blocks.end;
+        let position = end * self.plan.block_size;
         for (group, layers) in self.plan.groups.iter().enumerate().filter(|(_, group)| group.window.is_some())
         {
-            let window = layers.first_visible_block(position).min(blocks.end)..blocks.end;
-            self.select(path, group, window, &mut selection);
+            let window = layers.first_visible_block(position).min(end)..end;
+            self.select(part.path, group, window, &mut selection);
         }
-        if let (Some(states), Some(&last)) = (&self.states, path[..blocks.end].last()) {
+        if let (Some(states), Some(&last)) = (&self.states, part.path[..end].last()) {
             let state = SavedState { position, role: StateRole::Snapshot };
             selection.states.extend(self.prefix.block(last, states.place()).map(|slot| (state, slot)));
         }
-        self.write_part(tokens, blocks, identity, file, &selection)
+        self.write_part(part, identity, file, &selection)
     }
 
-    fn select_full(&self, path: &[NodeId], blocks: Range<usize>, selection: &mut Selection) {
+    fn select_full(&self, part: &PrefixPart<'_>, selection: &mut Selection) {
         for (group, _) in self.plan.groups.iter().enumerate().filter(|(_, group)| group.window.is_none()) {
-            self.select(path, group, blocks.clone(), selection);
+            self.select(part.path, group, part.blocks.clone(), selection);
         }
     }
 
@@ -137,17 +145,15 @@ impl KvCache {
 
     fn write_part(
         &self,
-        tokens: &[u32],
-        blocks: Range<usize>,
+        part: &PrefixPart<'_>,
         identity: &KvIdentity,
         file: &Path,
         selection: &Selection,
     ) -> Result<u64, KvFileError> {
         let block_size = self.plan.block_size;
-        let (start, end) = (blocks.start * block_size, blocks.end * block_size);
-        let before = TokenChain::of(identity, &tokens[..start]);
-        let header = header(identity, before, blocks.start, end, selection);
-        self.write(file, &header, &tokens[start..end], selection, false)
+        let (start, end) = (part.blocks.start * block_size, part.blocks.end * block_size);
+        let header = header(identity, part.before.clone(), part.blocks.start, end, selection);
+        self.write(file, &header, &part.tokens[start..end], selection, false)
     }
 
     fn write(
@@ -158,14 +164,13 @@ impl KvCache {
         selection: &Selection,
         durable: bool,
     ) -> Result<u64, KvFileError> {
-        let cache_error = |error: crate::ops::OpError| KvFileError::cache(file)(error.into());
         let mut writer = Writer::create(file, header, tokens)?;
         for &(group, _, block) in &selection.pages {
-            let page = self.arena.page(block).map_err(cache_error)?;
+            let page = self.arena.page(block).map_err(KvFileError::cache(file))?;
             writer.write(&page[..self.plan.groups[group].layout.page_bytes()])?;
         }
         for &(_, slot) in &selection.states {
-            writer.write(&self.arena.slot(slot).map_err(cache_error)?)?;
+            writer.write(&self.arena.slot(slot).map_err(KvFileError::cache(file))?)?;
         }
         writer.finish(durable)
     }
