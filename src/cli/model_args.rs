@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::CliError;
 use crate::engine::{Engine, EngineError, EngineOptions, KvDirectoryOptions};
-use crate::kv::disk::DirectoryUse;
+use crate::kv::disk::{DirectoryUse, KvDirectory};
 use crate::ops::{DeviceChoice, KvDtype};
 use crate::weights::Quantization;
 use crate::weights::fetch::resolve_model;
@@ -75,8 +75,7 @@ impl KvCacheArgs {
     /// For a folder that cannot be.
     pub fn options(&self) -> Result<Option<KvDirectoryOptions>, CliError> {
         let Some(folder) = &self.kv_cache else { return Ok(None) };
-        std::fs::create_dir_all(folder)
-            .map_err(|error| format!("--kv-cache {}: cannot make this folder: {error}", folder.display()))?;
+        KvDirectory::prepare(folder).map_err(|error| format!("--kv-cache: {error}"))?;
         Ok(Some(KvDirectoryOptions { folder: folder.clone(), max_bytes: self.kv_cache_size }))
     }
 }
@@ -193,9 +192,7 @@ impl ModelArgs {
             err_line!("{}: {report}", self.model);
         }
     }
-}
 
-impl ModelArgs {
     /// Says on stderr what the folder of prefixes did, where there is one.
     pub(super) fn say_kv_cache(&self, engine: &Engine) {
         if let Some(folder) = &self.engine.kv_cache.kv_cache {

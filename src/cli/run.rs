@@ -44,7 +44,8 @@ pub struct RunArgs {
 /// # Errors
 /// What the config, its files and models, the store or the engine refuse.
 pub fn run(args: RunArgs) -> CliResult {
-    let kv_directory = args.kv_cache.options()?;
+    // A dry run leaves nothing behind.
+    let kv_directory = if args.dry_run { None } else { args.kv_cache.options()? };
     let mut experiment = Experiment::prepare(RunConfig::load(&args.config)?)?;
     experiment.keep_prefixes(kv_directory);
     if args.dry_run {
