@@ -12,6 +12,7 @@ mod device;
 mod embedding;
 mod error;
 mod gated_delta;
+mod ggml;
 mod instruction_set;
 mod kv_arena;
 mod kv_write;

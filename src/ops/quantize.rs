@@ -1,10 +1,7 @@
 //! Float weights to blocks.
-use super::{Backend, OpError, cpu::threads::SharedOutput};
+use super::{Backend, OpError, cpu::threads::SharedOutput, ggml::ggml_dtype};
 use crate::weights::{Quantization, TensorView, WeightDtype};
-use candle_core::{
-    Device, Tensor,
-    quantized::{GgmlDType, QTensor},
-};
+use candle_core::{Device, Tensor, quantized::QTensor};
 use half::{bf16, f16};
 use std::sync::Mutex;
 
@@ -91,7 +88,9 @@ fn quantize_rows(
     let flat: Vec<usize> = flat_blocks(&elements, format).collect();
     let shape = (elements.len() / columns, columns);
     let floats = Tensor::from_vec(elements, shape, &Device::Cpu)?;
-    let quantised = QTensor::quantize(&floats, ggml_dtype(format))?;
+    let ggml = ggml_dtype(format.dtype());
+    let ggml = ggml.ok_or_else(|| refuse(tensor, format!("candle has no {format}")))?;
+    let quantised = QTensor::quantize(&floats, ggml)?;
     let bytes = quantised.data()?;
     if bytes.len() != out.len() {
         return Err(refuse(tensor, format!("{} bytes of {format} came for {}", bytes.len(), out.len())));
@@ -101,7 +100,7 @@ fn quantize_rows(
     let (width, block_bytes) = (format.dtype().block_elements(), format.dtype().block_bytes());
     for block in flat {
         let floats = floats.narrow(0, block * width, width)?.reshape((1, width))?;
-        let quantised = QTensor::quantize_imatrix(&floats, &vec![1.0; width], ggml_dtype(format))?;
+        let quantised = QTensor::quantize_imatrix(&floats, &vec![1.0; width], ggml)?;
         out[block * block_bytes..][..block_bytes].copy_from_slice(&quantised.data()?);
     }
     Ok(())
@@ -124,18 +123,6 @@ fn widen(dtype: WeightDtype, bytes: &[u8]) -> Vec<f32> {
         WeightDtype::F16 => halves().map(|half| f16::from_le_bytes(*half).to_f32()).collect(),
         WeightDtype::Bf16 => halves().map(|half| bf16::from_le_bytes(*half).to_f32()).collect(),
         _ => bytes.as_chunks::<4>().0.iter().map(|float| f32::from_le_bytes(*float)).collect(),
-    }
-}
-
-fn ggml_dtype(format: Quantization) -> GgmlDType {
-    match format {
-        Quantization::Q8_0 => GgmlDType::Q8_0,
-        Quantization::Q6K => GgmlDType::Q6K,
-        Quantization::Q5K => GgmlDType::Q5K,
-        Quantization::Q5_0 => GgmlDType::Q5_0,
-        Quantization::Q4K => GgmlDType::Q4K,
-        Quantization::Q4_1 => GgmlDType::Q4_1,
-        Quantization::Q4_0 => GgmlDType::Q4_0,
     }
 }
 

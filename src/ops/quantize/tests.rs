@@ -32,7 +32,7 @@ fn all_rows(backend: &Backend, tensor: &TensorView<'_>) -> Vec<f32> {
 /// Candle's quantiser over the matrix as a whole, on one thread.
 fn whole(data: &[u8], dtype: WeightDtype, shape: [usize; 2], format: Quantization) -> Vec<u8> {
     let floats = Tensor::from_vec(widen(dtype, data), (shape[0], shape[1]), &Device::Cpu).unwrap();
-    QTensor::quantize(&floats, ggml_dtype(format)).unwrap().data().unwrap().into_owned()
+    QTensor::quantize(&floats, ggml_dtype(format.dtype()).unwrap()).unwrap().data().unwrap().into_owned()
 }
 
 #[test]

@@ -1,10 +1,10 @@
 use crate::{
-    ops::{Backend, CpuBackend, InstructionSet, PackedMatrix, embedding, tensors::F32View},
+    ops::{Backend, CpuBackend, InstructionSet, PackedMatrix, embedding, ggml::ggml_dtype, tensors::F32View},
     weights::{TensorView, WeightDtype},
 };
 use candle_core::{
     Device,
-    quantized::{GgmlDType, QStorage, QTensor},
+    quantized::{QStorage, QTensor},
 };
 use std::{borrow::Cow, num::NonZeroUsize, sync::Arc};
 
@@ -113,19 +113,7 @@ fn mxfp4_reference(data: &[u8]) -> Vec<f32> {
 
 /// What candle makes of the same bytes.
 pub(crate) fn reference(dtype: WeightDtype, rows: usize, columns: usize, data: &[u8]) -> Vec<f32> {
-    let ggml = match dtype {
-        WeightDtype::F32 => GgmlDType::F32,
-        WeightDtype::F16 => GgmlDType::F16,
-        WeightDtype::Bf16 => GgmlDType::BF16,
-        WeightDtype::Q4_0 => GgmlDType::Q4_0,
-        WeightDtype::Q4_1 => GgmlDType::Q4_1,
-        WeightDtype::Q5_0 => GgmlDType::Q5_0,
-        WeightDtype::Q8_0 => GgmlDType::Q8_0,
-        WeightDtype::Mxfp4 => return mxfp4_reference(data),
-        WeightDtype::Q4K => GgmlDType::Q4K,
-        WeightDtype::Q5K => GgmlDType::Q5K,
-        WeightDtype::Q6K => GgmlDType::Q6K,
-    };
+    let Some(ggml) = ggml_dtype(dtype) else { return mxfp4_reference(data) };
     let storage = QStorage::from_data(Cow::Borrowed(data), &Device::Cpu, ggml).unwrap();
     let tensor = QTensor::new(storage, (rows, columns)).unwrap();
     tensor.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap()

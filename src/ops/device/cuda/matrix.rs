@@ -1,8 +1,8 @@
 //! Weight matrices that candle multiplies by.
 use super::CudaPlace;
 use crate::{
-    ops::OpError,
-    weights::{TensorView, WeightDtype},
+    ops::{OpError, ggml::ggml_dtype},
+    weights::TensorView,
 };
 use candle_core::{
     DType, Device, Module, Tensor,
@@ -23,28 +23,6 @@ enum Weight {
     Quantised(QMatMul),
 }
 
-/// Candle's name of a storage type.
-enum Storage {
-    Float(DType),
-    Quantised(GgmlDType),
-}
-
-fn storage(dtype: WeightDtype) -> Option<Storage> {
-    Some(match dtype {
-        WeightDtype::F32 => Storage::Float(DType::F32),
-        WeightDtype::F16 => Storage::Float(DType::F16),
-        WeightDtype::Bf16 => Storage::Float(DType::BF16),
-        WeightDtype::Q4_0 => Storage::Quantised(GgmlDType::Q4_0),
-        WeightDtype::Q4_1 => Storage::Quantised(GgmlDType::Q4_1),
-        WeightDtype::Q5_0 => Storage::Quantised(GgmlDType::Q5_0),
-        WeightDtype::Q8_0 => Storage::Quantised(GgmlDType::Q8_0),
-        WeightDtype::Q4K => Storage::Quantised(GgmlDType::Q4K),
-        WeightDtype::Q5K => Storage::Quantised(GgmlDType::Q5K),
-        WeightDtype::Q6K => Storage::Quantised(GgmlDType::Q6K),
-        WeightDtype::Mxfp4 => return None,
-    })
-}
-
 impl CudaMatrix {
     /// Copies a `[out, in]` tensor, whose data are checked, over.
     ///
@@ -52,14 +30,13 @@ impl CudaMatrix {
     /// [`OpError::NotOnDevice`] for MXFP4; [`OpError::Candle`].
     pub(in crate::ops) fn new(place: &CudaPlace, tensor: &TensorView<'_>) -> Result<Self, OpError> {
         let device = Device::Cuda(place.device.clone());
-        let storage = storage(tensor.dtype);
-        let storage =
-            storage.ok_or(OpError::NotOnDevice { operation: "a product with MXFP4", device: "cuda" })?;
-        let weight = match storage {
-            Storage::Float(dtype) => {
-                Weight::Float(Tensor::from_raw_buffer(tensor.data, dtype, &tensor.shape, &device)?)
-            }
-            Storage::Quantised(dtype) => {
+        let float = |dtype| Tensor::from_raw_buffer(tensor.data, dtype, &tensor.shape, &device);
+        let mxfp4 = OpError::NotOnDevice { operation: "a product with MXFP4", device: "cuda" };
+        let weight = match ggml_dtype(tensor.dtype).ok_or(mxfp4)? {
+            GgmlDType::F32 => Weight::Float(float(DType::F32)?),
+            GgmlDType::F16 => Weight::Float(float(DType::F16)?),
+            GgmlDType::BF16 => Weight::Float(float(DType::BF16)?),
+            dtype => {
                 let data = QStorage::from_data(Cow::Borrowed(tensor.data), &device, dtype)?;
                 Weight::Quantised(QMatMul::from_qtensor(QTensor::new(data, tensor.shape.as_slice())?)?)
             }
