@@ -13,6 +13,9 @@
 mod assets;
 mod invariance;
 mod parity;
+#[path = "../parity/reference.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod reference;
 mod refusals;
 #[path = "../property/support.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -4,29 +4,9 @@ use std::path::{Path, PathBuf};
 
 use longwick::engine::{Request, RequestKind, RequestOutput};
 use longwick::ops::{DeviceChoice, KvDtype};
-use serde::Deserialize;
 
+use crate::reference::{Case, TOLERANCE, cases, log_softmax};
 use crate::{accelerator, assets, options};
-
-/// How far a log-probability may lie from the reference's.
-const TOLERANCE: f64 = 5e-4;
-
-#[derive(Deserialize)]
-struct Reference {
-    cases: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    token_ids: Vec<u32>,
-    /// Raw logits after the last token.
-    last_logits: Vec<f64>,
-}
-
-fn cases(folder: &Path) -> Vec<Case> {
-    let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
-    serde_json::from_str::<Reference>(&text).unwrap().cases
-}
 
 /// The largest and the root mean square error of log-probabilities after each case's last token.
 fn errors(folder: &Path, device: DeviceChoice, kv_dtype: KvDtype) -> Vec<(f64, f64)> {
@@ -45,12 +25,6 @@ fn errors(folder: &Path, device: DeviceChoice, kv_dtype: KvDtype) -> Vec<(f64, f
         (errors.iter().copied().fold(0.0, f64::max), (squares / vocab as f64).sqrt())
     };
     cases(folder).iter().map(error).collect()
-}
-
-fn log_softmax(logits: &[f64]) -> Vec<f64> {
-    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let total = max + logits.iter().map(|logit| (logit - max).exp()).sum::<f64>().ln();
-    logits.iter().map(|logit| logit - total).collect()
 }
 
 /// Prompts of 1 to 300 tokens with f32 keys and values.

@@ -19,6 +19,7 @@ mod encoders;
 mod gguf;
 mod quantized;
 mod real;
+mod reference;
 mod rewritten;
 mod shapes;
 mod tiny;

@@ -4,37 +4,12 @@
 //! through a log-softmax in f64 first. The differences between logits survive that exactly; a constant added to all
 //! of them would not, and means nothing to any user of the engine.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use longwick::engine::{Engine, GenerateParams, PositionLogprobs, Request, RequestKind, RequestOutput};
-use serde::Deserialize;
 
 use crate::assets;
-
-/// How far a log-probability may lie from the reference's.
-const TOLERANCE: f64 = 5e-4;
-
-#[derive(Deserialize)]
-struct Reference {
-    cases: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    token_ids: Vec<u32>,
-    /// Raw logits after the last token.
-    last_logits: Vec<f64>,
-    /// The five largest raw logits at some positions.
-    positions: BTreeMap<String, Top>,
-    greedy_16: Vec<u32>,
-}
-
-#[derive(Deserialize)]
-struct Top {
-    ids: Vec<u32>,
-    logits: Vec<f64>,
-}
+use crate::reference::{Case, TOLERANCE, Top, cases, log_softmax};
 
 fn check_folder(folder: &Path) {
     check_model(folder, folder);
@@ -42,11 +17,8 @@ fn check_folder(folder: &Path) {
 
 /// Checks the model at `path` against the reference in `folder`.
 pub fn check_model(path: &Path, folder: &Path) {
-    let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
-    let reference: Reference = serde_json::from_str(&text).unwrap();
-    assert!(!reference.cases.is_empty(), "{}: no cases", folder.display());
     let mut engine = assets::load(path, crate::options(128 << 20));
-    for case in &reference.cases {
+    for case in &cases(folder) {
         let at = format!("{}, {} tokens", path.display(), case.token_ids.len());
         check_last_position(&mut engine, case, &at);
         check_positions(&mut engine, case, &at);
@@ -111,12 +83,6 @@ fn logits(engine: &mut Engine, tokens: &[u32], positions: Vec<usize>, top: usize
         RequestOutput::Logits(found) => found,
         other => panic!("logits were asked for, and {other:?} came"),
     }
-}
-
-fn log_softmax(logits: &[f64]) -> Vec<f64> {
-    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let total = max + logits.iter().map(|logit| (logit - max).exp()).sum::<f64>().ln();
-    logits.iter().map(|logit| logit - total).collect()
 }
 
 fn check_shared(name: &str) {
