@@ -1,4 +1,4 @@
-//! [`Region`]: items of one size in one anonymous map.
+//! [`Region`]: items of one size in one piece of memory.
 use super::{Backend, OpError};
 use std::{borrow::Cow, ops::Range};
 
