@@ -11,6 +11,9 @@
 mod checkpoints;
 mod damage;
 mod experts;
+#[path = "../parity/gguf_file.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod gguf_file;
 mod histories;
 mod models;
 mod recurrent;

@@ -9,6 +9,7 @@ use longwick::weights::Weights;
 use serde_json::{Map, Value, json};
 
 use crate::damage::{Attack, Random, check_memory};
+use crate::gguf_file::{GgufFile, GgufValue, TensorType};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny").join(name)
@@ -33,62 +34,10 @@ pub fn load_and_run(path: &Path) -> Result<(), Box<EngineError>> {
     Ok(())
 }
 
-/// A Llama of one layer with a SentencePiece vocabulary, written by hand.
-struct Gguf {
-    keys: Vec<u8>,
-    num_keys: u64,
-    infos: Vec<u8>,
-    num_tensors: u64,
-    data: Vec<u8>,
-    random: Random,
-}
-
-fn text(value: &str) -> Vec<u8> {
-    [&(value.len() as u64).to_le_bytes(), value.as_bytes()].concat()
-}
-
-impl Gguf {
-    fn new() -> Self {
-        let random = Random::new(1);
-        Self { keys: Vec::new(), num_keys: 0, infos: Vec::new(), num_tensors: 0, data: Vec::new(), random }
-    }
-
-    fn key(&mut self, name: &str, type_id: u32, value: &[u8]) {
-        self.num_keys += 1;
-        self.keys.extend([&text(name), &type_id.to_le_bytes()[..], value].concat());
-    }
-
-    fn array(&mut self, name: &str, type_id: u32, values: &[Vec<u8>]) {
-        let head = [&type_id.to_le_bytes()[..], &(values.len() as u64).to_le_bytes()].concat();
-        self.key(name, 9, &[head, values.concat()].concat());
-    }
-
-    /// An F32 tensor; dimensions in ggml's order, the contiguous one first.
-    fn tensor(&mut self, name: &str, dims: &[u64]) {
-        self.num_tensors += 1;
-        let dims_bytes: Vec<u8> = dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
-        let offset = (self.data.len() as u64).to_le_bytes();
-        self.infos.extend([&text(name), &(dims.len() as u32).to_le_bytes()[..], &dims_bytes].concat());
-        self.infos.extend([&0_u32.to_le_bytes()[..], &offset].concat());
-        for _ in 0..dims.iter().product::<u64>() {
-            let value = (self.random.below(2_001) as f32 - 1_000.0) / 4_000.0;
-            self.data.extend(value.to_le_bytes());
-        }
-        self.data.resize(self.data.len().next_multiple_of(32), 0);
-    }
-
-    fn finish(self) -> Vec<u8> {
-        let counts = [self.num_tensors.to_le_bytes(), self.num_keys.to_le_bytes()].concat();
-        let mut out = [b"GGUF", &3_u32.to_le_bytes()[..], &counts, &self.keys, &self.infos].concat();
-        out.resize(out.len().next_multiple_of(32), 0);
-        out.extend(self.data);
-        out
-    }
-}
-
+/// A Llama of one layer with a SentencePiece vocabulary.
 fn small_gguf() -> Vec<u8> {
-    let mut gguf = Gguf::new();
-    gguf.key("general.architecture", 8, &text("llama"));
+    let mut gguf = GgufFile::default();
+    gguf.key("general.architecture", &GgufValue::Text("llama"));
     for (name, value) in [
         ("llama.embedding_length", 32_u32),
         ("llama.block_count", 1),
@@ -97,46 +46,37 @@ fn small_gguf() -> Vec<u8> {
         ("llama.feed_forward_length", 64),
         ("llama.context_length", 256),
         ("llama.rope.dimension_count", 16),
-        ("tokenizer.ggml.bos_token_id", 1),
-        ("tokenizer.ggml.eos_token_id", 2),
     ] {
-        gguf.key(name, 4, &value.to_le_bytes());
+        gguf.key(name, &GgufValue::U32(value));
     }
-    gguf.key("llama.attention.layer_norm_rms_epsilon", 6, &1e-5_f32.to_le_bytes());
-    gguf.key("llama.rope.freq_base", 6, &10_000.0_f32.to_le_bytes());
-    gguf.key("tokenizer.ggml.model", 8, &text("llama"));
+    gguf.key("llama.attention.layer_norm_rms_epsilon", &GgufValue::F32(1e-5));
+    gguf.key("llama.rope.freq_base", &GgufValue::F32(10_000.0));
     gguf.key(
         "tokenizer.chat_template",
-        8,
-        &text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"),
+        &GgufValue::Text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"),
     );
-    let mut tokens: Vec<(String, i32)> =
-        vec![("<unk>".to_owned(), 2), ("<s>".to_owned(), 3), ("</s>".to_owned(), 3)];
-    tokens.extend((0..=255).map(|byte: u8| (format!("<0x{byte:02X}>"), 6)));
-    tokens.extend(["\u{2581}", "a", "b", "ab", "\u{2581}ab"].map(|token| (token.to_owned(), 1)));
-    let vocab = tokens.len() as u64;
-    let texts: Vec<Vec<u8>> = tokens.iter().map(|(token, _)| text(token)).collect();
-    gguf.array("tokenizer.ggml.tokens", 8, &texts);
-    let scores: Vec<Vec<u8>> = (0..vocab).map(|id| (-(id as f32)).to_le_bytes().to_vec()).collect();
-    gguf.array("tokenizer.ggml.scores", 6, &scores);
-    let types: Vec<Vec<u8>> = tokens.iter().map(|(_, kind)| kind.to_le_bytes().to_vec()).collect();
-    gguf.array("tokenizer.ggml.token_type", 5, &types);
-    gguf.tensor("token_embd.weight", &[32, vocab]);
-    gguf.tensor("output_norm.weight", &[32]);
+    let pieces = ["\u{2581}", "a", "b", "ab", "\u{2581}ab"];
+    gguf.vocabulary(&pieces);
+    let vocab = 259 + pieces.len() as u64;
+    let mut random = Random::new(1);
     for (name, dims) in [
-        ("attn_norm", &[32_u64][..]),
-        ("attn_q", &[32, 32]),
-        ("attn_k", &[32, 16]),
-        ("attn_v", &[32, 16]),
-        ("attn_output", &[32, 32]),
-        ("ffn_norm", &[32]),
-        ("ffn_gate", &[32, 64]),
-        ("ffn_up", &[32, 64]),
-        ("ffn_down", &[64, 32]),
+        ("token_embd", &[32, vocab][..]),
+        ("output_norm", &[32]),
+        ("blk.0.attn_norm", &[32]),
+        ("blk.0.attn_q", &[32, 32]),
+        ("blk.0.attn_k", &[32, 16]),
+        ("blk.0.attn_v", &[32, 16]),
+        ("blk.0.attn_output", &[32, 32]),
+        ("blk.0.ffn_norm", &[32]),
+        ("blk.0.ffn_gate", &[32, 64]),
+        ("blk.0.ffn_up", &[32, 64]),
+        ("blk.0.ffn_down", &[64, 32]),
     ] {
-        gguf.tensor(&format!("blk.0.{name}.weight"), dims);
+        let mut value = || (random.below(2_001) as f32 - 1_000.0) / 4_000.0;
+        let data: Vec<u8> = (0..dims.iter().product::<u64>()).flat_map(|_| value().to_le_bytes()).collect();
+        gguf.tensor(&format!("{name}.weight"), dims, TensorType::F32, &data);
     }
-    gguf.finish()
+    gguf.into_bytes()
 }
 
 #[test]
