@@ -31,7 +31,8 @@ extern "C" std::int32_t longwick_rope(const LongwickRopeParams* params, const Lo
     using namespace longwick;
     if (params->dtype > LONGWICK_F16) return LONGWICK_UNSUPPORTED_DTYPE;
     if (params->head_dim == 0 || params->head_dim % 8 != 0 || params->head_dim > 512) return LONGWICK_UNSUPPORTED_HEAD_DIM;
-    if (params->pairs == 0 || params->pairs > params->head_dim / 2 || params->heads == 0) return LONGWICK_BAD_ARGUMENT;
+    const bool fits = params->pairs != 0 && params->pairs <= params->head_dim / 2 && params->heads != 0;
+    if (!fits || params->layout > LONGWICK_INTERLEAVED) return LONGWICK_BAD_ARGUMENT;
     const std::uint32_t rows = THREADS / 32;
     const std::uint64_t blocks = (static_cast<std::uint64_t>(params->tokens) * params->heads + rows - 1) / rows;
     if (blocks > MAX_BLOCKS) return LONGWICK_BAD_ARGUMENT;

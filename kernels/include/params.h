@@ -37,6 +37,12 @@ struct LongwickRopeAnglesParams {
     std::uint32_t reserved;
 };
 
+// How the pairs that turn lie in a head; the elements past them pass through.
+enum LongwickRopeLayout : std::uint32_t {
+    LONGWICK_HALF_ROTATION = 0,  // element i < pairs turns with i + pairs
+    LONGWICK_INTERLEAVED = 1,    // element 2i turns with 2i + 1
+};
+
 struct LongwickRopeParams {
     const void* x;             // [tokens, heads, head_dim], dtype
     const float* norm_weight;  // [head_dim], or null: no norm before the rotation
@@ -46,9 +52,11 @@ struct LongwickRopeParams {
     std::uint32_t tokens;
     std::uint32_t heads;
     std::uint32_t head_dim;  // a multiple of 8, at most 512
-    std::uint32_t pairs;     // element i < pairs turns with i + pairs; the rest passes through
-    float epsilon;           // of the norm
+    std::uint32_t pairs;
+    float epsilon;  // of the norm
     std::uint32_t dtype;
+    std::uint32_t layout;
+    std::uint32_t reserved;
 };
 
 enum LongwickActivation : std::uint32_t {

@@ -1,4 +1,4 @@
-// Rotary position embedding by half rotation, optionally after a norm over the head.
+// Rotary position embedding, optionally after a norm over the head.
 //
 // Scaling rules (linear, YaRN, proportional, partial rotation) differ in the inverse frequencies and the attention factor alone.
 #pragma once
@@ -23,7 +23,20 @@ LONGWICK_DEVICE void rope_angles(const LongwickRopeAnglesParams& params) {
     params.sines[index] = static_cast<float>(sin(static_cast<double>(angle))) * params.attention_factor;
 }
 
-// One warp a row. The row passes through shared memory, since an element's partner is usually in another lane.
+// What an element turns with.
+struct RopePlace {
+    std::uint32_t pair;
+    std::uint32_t partner;
+    bool is_first;  // of the two
+};
+
+LONGWICK_DEVICE RopePlace rope_place(std::uint32_t element, std::uint32_t pairs, std::uint32_t layout) {
+    if (layout == LONGWICK_INTERLEAVED) return {element / 2, element ^ 1, element % 2 == 0};
+    if (element < pairs) return {element, element + pairs, true};
+    return {element - pairs, element - pairs, false};
+}
+
+// One warp a row. The row passes through shared memory, since an element's partner may be in another lane.
 template <class T>
 LONGWICK_DEVICE void rope(const LongwickRopeParams& params) {
     const std::uint32_t lane = threadIdx.x % WARP;
@@ -57,13 +70,12 @@ LONGWICK_DEVICE void rope(const LongwickRopeParams& params) {
         LONGWICK_UNROLL
         for (std::uint32_t j = 0; j < VECTOR; ++j) {
             const std::uint32_t element = i + j;
-            const bool is_first = element < params.pairs;
             values[j] = head[element];
             if (element >= 2 * params.pairs) continue;
-            const std::uint32_t pair = is_first ? element : element - params.pairs;
-            const float turned = head[is_first ? element + params.pairs : pair] * params.sines[angles + pair];
-            const float kept = values[j] * params.cosines[angles + pair];
-            values[j] = is_first ? kept - turned : kept + turned;
+            const RopePlace place = rope_place(element, params.pairs, params.layout);
+            const float turned = head[place.partner] * params.sines[angles + place.pair];
+            const float kept = values[j] * params.cosines[angles + place.pair];
+            values[j] = place.is_first ? kept - turned : kept + turned;
         }
         store_vector(static_cast<T*>(params.out) + row * params.head_dim + i, values);
     }

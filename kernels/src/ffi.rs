@@ -47,7 +47,7 @@ structs! {
     }
     RopeParams as c"LongwickRopeParams" {
         x: u64, norm_weight: u64, cosines: u64, sines: u64, out: u64,
-        tokens: u32, heads: u32, head_dim: u32, pairs: u32, epsilon: f32, dtype: u32,
+        tokens: u32, heads: u32, head_dim: u32, pairs: u32, epsilon: f32, dtype: u32, layout: u32, reserved: u32,
     }
     GatedParams as c"LongwickGatedParams" {
         gate: u64, up: u64, out: u64, row_stride: i64,

@@ -52,6 +52,6 @@ pub use {
     kv_cache::{KvLayout, KvPool, KvPoolMut, KvScales},
     kv_write::{KvWrite, Slots},
     rms_norm::RmsNorm,
-    rope::{HeadNorm, Rope, RopeAngles},
+    rope::{HeadNorm, Rope, RopeAngles, RopeLayout},
     stream::Stream,
 };

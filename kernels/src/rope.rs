@@ -1,4 +1,4 @@
-//! Rotary position embedding by half rotation, optionally after a norm over each head.
+//! Rotary position embedding, optionally after a norm over each head.
 use crate::{Dtype, KernelError, Stream, View, ViewMut, ffi, view::expect_float};
 
 /// Tabulates cos and sin of `f32(position) * inverse_frequency`, times the attention factor: `[tokens, pairs]` each.
@@ -49,7 +49,16 @@ pub struct HeadNorm<'a> {
     pub epsilon: f32,
 }
 
-/// Rotates element i of each head with i + pairs: `a cos - b sin` and `b cos + a sin`; elements past 2 pairs pass through.
+/// How the pairs that turn lie in a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RopeLayout {
+    /// Element i turns with i + pairs.
+    HalfRotation,
+    /// Element 2i turns with 2i + 1.
+    Interleaved,
+}
+
+/// Rotates the pairs (a, b) of each head to `a cos - b sin` and `b cos + a sin`; elements past 2 pairs pass through.
 ///
 /// # Arithmetic
 /// In f32: each product and sum rounded; one rounding to the element type at the end, the norm included.
@@ -69,6 +78,8 @@ pub struct Rope<'a> {
     pub cosines: View<'a>,
     /// `[tokens, pairs]`, f32.
     pub sines: View<'a>,
+    /// Which elements are a pair.
+    pub layout: RopeLayout,
     /// As `x`.
     pub out: ViewMut<'a>,
 }
@@ -105,6 +116,11 @@ impl Rope<'_> {
             pairs: ffi::count("pairs", pairs)?,
             epsilon,
             dtype: dtype.code(),
+            layout: match self.layout {
+                RopeLayout::HalfRotation => 0,
+                RopeLayout::Interleaved => 1,
+            },
+            reserved: 0,
         };
         // SAFETY: every pointer was checked to reach over the elements that the kernel touches.
         stream.submit("rope", |raw| unsafe { ffi::longwick_rope(&params, raw) })

@@ -2,7 +2,9 @@
 #![cfg(any(feature = "emu", feature = "cuda"))]
 mod support;
 use half::{bf16, f16};
-use longwick_kernels::{Activation, Gated, HeadNorm, KernelError, RmsNorm, Rope, RopeAngles, View, ViewMut};
+use longwick_kernels::{
+    Activation, Gated, HeadNorm, KernelError, RmsNorm, Rope, RopeAngles, RopeLayout, View, ViewMut,
+};
 use support::device::{Order, stream};
 use support::{Float, Random, check_error, guarded, in_every_order, unwritten};
 
@@ -100,7 +102,29 @@ fn angles_are_those_of_the_rounded_product() {
     }
 }
 
-fn check_rope<T: Float>(tokens: usize, heads: usize, dim: usize, pairs: usize, with_norm: bool) {
+/// One rotation, and which elements are a pair.
+#[derive(Debug, Clone, Copy)]
+struct RopeCase {
+    tokens: usize,
+    heads: usize,
+    dim: usize,
+    pairs: usize,
+    layout: RopeLayout,
+    with_norm: bool,
+}
+
+impl RopeCase {
+    /// The elements of a pair.
+    fn elements(&self, pair: usize) -> (usize, usize) {
+        match self.layout {
+            RopeLayout::HalfRotation => (pair, pair + self.pairs),
+            RopeLayout::Interleaved => (2 * pair, 2 * pair + 1),
+        }
+    }
+}
+
+fn check_rope<T: Float>(case: RopeCase) {
+    let RopeCase { tokens, heads, dim, pairs, layout, with_norm } = case;
     let mut random = Random((dim + pairs) as u64);
     let positions: Vec<u32> = (0..tokens).map(|_| random.below(200_000) as u32).collect();
     let frequencies: Vec<f32> = (0..pairs).map(|i| 10_000f32.powf(-(i as f32) / pairs as f32)).collect();
@@ -121,6 +145,7 @@ fn check_rope<T: Float>(tokens: usize, heads: usize, dim: usize, pairs: usize, w
                 .then(|| HeadNorm { weight: View::on_host(weight.elements::<f32>()), epsilon: 1e-6 }),
             cosines: View::on_host(cosines.elements::<f32>()),
             sines: View::on_host(sines.elements::<f32>()),
+            layout,
             out: ViewMut::on_host(out.elements_mut::<T>()),
         }
         .launch(stream)
@@ -137,30 +162,36 @@ fn check_rope<T: Float>(tokens: usize, heads: usize, dim: usize, pairs: usize, w
         }
         for pair in 0..pairs {
             let at = i / heads * pairs + pair;
+            let (first, second) = case.elements(pair);
             let (cos, sin) = (cosines[at], sines[at]);
-            let (a, b) = (row[pair], row[pair + pairs]);
-            (row[pair], row[pair + pairs]) = (a * cos - b * sin, b * cos + a * sin);
+            let (a, b) = (row[first], row[second]);
+            (row[first], row[second]) = (a * cos - b * sin, b * cos + a * sin);
             let (cos, sin) = (f64::from(cos), f64::from(sin));
-            let (a, b) = (exact[pair], exact[pair + pairs]);
-            (exact[pair], exact[pair + pairs]) = (a * cos - b * sin, b * cos + a * sin);
+            let (a, b) = (exact[first], exact[second]);
+            (exact[first], exact[second]) = (a * cos - b * sin, b * cos + a * sin);
         }
         oracle.extend(exact);
         plain.extend(row.into_iter().map(T::of));
     }
-    check_error(&format!("dim {dim} pairs {pairs} norm {with_norm}"), &found, &plain, &oracle);
+    check_error(&format!("{case:?}"), &found, &plain, &oracle);
+    let mut rows = found.chunks(dim).zip(x.chunks(dim));
+    let passed = with_norm || rows.all(|(found, x)| found[2 * pairs..] == x[2 * pairs..]);
+    assert!(passed, "{case:?}: elements past the pairs pass through");
 }
 
 #[test]
 fn rope_is_accurate() {
-    for (dim, pairs) in [(16, 8), (64, 32), (80, 16), (96, 48), (128, 64), (256, 32), (512, 256)] {
-        for with_norm in [false, true] {
-            check_rope::<f32>(5, 3, dim, pairs, with_norm);
-            check_rope::<bf16>(5, 3, dim, pairs, with_norm);
-            check_rope::<f16>(2, 1, dim, pairs, with_norm);
+    // The first rotates less than half of a small head: pairs that fill no vector.
+    for (dim, pairs) in [(16, 3), (16, 8), (64, 32), (80, 16), (96, 48), (128, 64), (256, 32), (512, 256)] {
+        for layout in [RopeLayout::HalfRotation, RopeLayout::Interleaved] {
+            for with_norm in [false, true] {
+                let case = RopeCase { tokens: 5, heads: 3, dim, pairs, layout, with_norm };
+                check_rope::<f32>(case);
+                check_rope::<bf16>(case);
+                check_rope::<f16>(RopeCase { tokens: 2, heads: 1, ..case });
+            }
         }
     }
-    // A quarter of a small head: pairs that fill no vector.
-    check_rope::<bf16>(4, 2, 16, 3, true);
 }
 
 fn activate(activation: Activation, gate: f64, up: f64) -> f64 {
@@ -258,6 +289,7 @@ fn wrong_arguments_are_named() {
         norm: None,
         cosines: View::on_host(&weight),
         sines: View::on_host(&weight),
+        layout: RopeLayout::HalfRotation,
         out: ViewMut::on_host(&mut short),
     }
     .launch(&mut stream(Order::Forward))

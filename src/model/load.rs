@@ -6,7 +6,7 @@ use super::{
     CausalLm, ModelError, QuantizationPlan, QuantizationReport, WeightPlacement, gemma3, gemma4, gpt_oss,
     llama, qwen3, qwen3_5, qwen3_moe,
 };
-use crate::ops::{Backend, RopeLayout};
+use crate::ops::Backend;
 use crate::weights::{Quantization, RecordedHeads, TensorHeads, Weights};
 
 /// Loads the model that `weights` hold, of which matrices become blocks as `quantization` says. `progress(loaded, total)`
@@ -73,9 +73,6 @@ pub fn check_device(backend: &Backend, config: &ModelConfig) -> Result<(), Model
     }
     if config.recurrent.is_some() {
         backend.require_cpu("a layer of Gated DeltaNet")?;
-    }
-    if config.rope_layout == RopeLayout::Interleaved {
-        backend.require_cpu("rotation of neighbouring elements (GGUF files of the llama architecture)")?;
     }
     Ok(())
 }

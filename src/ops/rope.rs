@@ -95,7 +95,7 @@ pub fn rope(
 /// As [`rope`], of `x` or, with a norm's weight `[dim]` and epsilon, of [`rms_norm`] of it.
 ///
 /// # Errors
-/// As [`rope`] and [`rms_norm`]; on a device [`OpError::NotOnDevice`] for interleaved pairs.
+/// As [`rope`] and [`rms_norm`].
 pub fn normed_rope(
     backend: &Backend,
     x: &Tensor,
@@ -117,13 +117,7 @@ pub fn normed_rope(
         (Backend::Cpu(cpu), AngleTable::Host { cos, sin }) => (cpu, cos, sin),
         #[cfg(feature = "kernels")]
         (Backend::Device(device), AngleTable::Device(table)) => {
-            if layout == RopeLayout::Interleaved {
-                return Err(OpError::NotOnDevice {
-                    operation: "rotation of neighbours",
-                    device: device.name(),
-                });
-            }
-            return super::device::rope(device, x, table, norm);
+            return super::device::rope(device, x, table, norm, layout);
         }
         #[cfg(feature = "kernels")]
         _ => return Err(OpError::Device { argument: "angles" }),

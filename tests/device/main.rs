@@ -11,7 +11,15 @@
 #[path = "../parity/assets.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod assets;
+#[path = "../parity/drawn.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod drawn;
+#[path = "../parity/gguf_file.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod gguf_file;
 mod invariance;
+#[path = "../parity/llama_gguf.rs"]
+mod llama_gguf;
 mod parity;
 #[path = "../parity/reference.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

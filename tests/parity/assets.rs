@@ -11,11 +11,17 @@ pub fn shared_data(name: &str) -> Option<PathBuf> {
     present(root.join(name))
 }
 
-/// A checkpoint in the repository; `LONGWICK_REPOSITORY` names its place for a test program that was carried to another machine.
-pub fn own_fixture(name: &str) -> PathBuf {
+/// A folder of fixtures in the repository; `LONGWICK_REPOSITORY` names its place for a test program that was carried to another
+/// machine.
+pub fn fixtures(folder: &str) -> PathBuf {
     let root = std::env::var_os("LONGWICK_REPOSITORY")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    root.join("tests/fixtures/tiny").join(name)
+    root.join("tests/fixtures").join(folder)
+}
+
+/// A checkpoint in the repository.
+pub fn own_fixture(name: &str) -> PathBuf {
+    fixtures("tiny").join(name)
 }
 
 /// A real model among the test assets, or `None` with the reason printed.

@@ -7,6 +7,8 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde::Deserialize;
 
+use crate::assets;
+
 /// Each model family in two shapes but llama and dense Qwen3: heads in odd numbers and of 64 to 512 elements, one expert,
 /// windows larger than the prompts.
 pub const SHAPES: [&str; 12] = [
@@ -97,16 +99,36 @@ fn exactly<T: Copy + Into<f32>>(number: f32, stored: T) -> T {
 
 /// The fixture's folder in the repository: its config and reference.
 pub fn described(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shapes").join(name)
+    assets::fixtures("shapes").join(name)
+}
+
+/// A tensor of a fixture.
+pub struct DrawnTensor {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    pub data: Vec<u8>,
+}
+
+/// The fixture's tensors.
+pub fn drawn_tensors(name: &str) -> Vec<DrawnTensor> {
+    let text = read(name, "tensors.json");
+    let Recipe { seed, tensors } =
+        serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let draw = |tensor: Tensor| {
+        let data = tensor.data(seed);
+        DrawnTensor { name: tensor.name, dtype: tensor.dtype, shape: tensor.shape, data }
+    };
+    tensors.into_iter().map(draw).collect()
+}
+
+fn read(name: &str, file: &str) -> Vec<u8> {
+    std::fs::read(described(name).join(file)).unwrap_or_else(|error| panic!("{name}/{file}: {error}"))
 }
 
 /// A folder with the fixture's config and its weights, drawn once a build folder.
 pub fn drawn_fixture(name: &str) -> PathBuf {
-    let source = described(name);
-    let read = |file: &str| {
-        std::fs::read(source.join(file)).unwrap_or_else(|error| panic!("{name}/{file}: {error}"))
-    };
-    let (config, text) = (read("config.json"), read("tensors.json"));
+    let (config, text) = (read(name, "config.json"), read(name, "tensors.json"));
     // Another description makes another folder, so that none is ever out of date.
     let digest =
         hash(&String::from_utf8_lossy(&text)) ^ hash(&String::from_utf8_lossy(&config)).rotate_left(1);
@@ -115,11 +137,9 @@ pub fn drawn_fixture(name: &str) -> PathBuf {
     if folder.exists() {
         return folder;
     }
-    let recipe: Recipe = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let drawn: Vec<(&Tensor, Vec<u8>)> =
-        recipe.tensors.iter().map(|tensor| (tensor, tensor.data(recipe.seed))).collect();
-    let views = drawn.iter().map(|(tensor, data)| {
-        (tensor.name.as_str(), TensorView::new(tensor.dtype, tensor.shape.clone(), data).unwrap())
+    let drawn = drawn_tensors(name);
+    let views = drawn.iter().map(|tensor| {
+        (&tensor.name, TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.data).unwrap())
     });
     // Tests draw side by side: whoever is first puts the whole folder in its place.
     let made = tempfile::tempdir_in(root).unwrap();

@@ -3,6 +3,9 @@
 
 use crate::assets;
 use crate::checkpoint::every_logit;
+use crate::drawn::described;
+use crate::llama_gguf::LlamaGguf;
+use crate::tiny::check_model;
 
 fn check(name: &str, file: &str) {
     let folder = assets::own_fixture(name);
@@ -24,4 +27,11 @@ fn gemma4() {
 #[test]
 fn gemma4_whose_keys_are_values() {
     check("gemma4_keys_are_values", "model-f16.gguf");
+}
+
+/// Written by the tests. Sums of products of reordered queries and keys have other bits, so that HF's logits are what it is
+/// held to.
+#[test]
+fn llama() {
+    check_model(&LlamaGguf::of("llama_five_heads").path(), &described("llama_five_heads"));
 }

@@ -17,6 +17,8 @@ mod dialects;
 mod drawn;
 mod encoders;
 mod gguf;
+mod gguf_file;
+mod llama_gguf;
 mod quantized;
 mod real;
 mod reference;

@@ -4,9 +4,9 @@ use super::{
     memory::Listed,
     tensors::{Input, Output},
 };
-use crate::ops::{OpError, StepList};
+use crate::ops::{OpError, RopeLayout, StepList};
 use candle_core::Tensor;
-use longwick_kernels::{HeadNorm, Rope, RopeAngles};
+use longwick_kernels::{HeadNorm, Rope, RopeAngles, RopeLayout as KernelLayout};
 
 /// cos and sin, `[positions, pairs]` each, on the device.
 pub(in crate::ops) struct DeviceAngles {
@@ -37,12 +37,13 @@ impl DeviceAngles {
     }
 }
 
-/// As [`crate::ops::rope`] of half rotation, with `norm` (weight and epsilon) over each head before it. Shapes are checked.
+/// As [`crate::ops::rope`], with `norm` (weight and epsilon) over each head before it. Shapes are checked.
 pub(in crate::ops) fn rope(
     device: &DeviceBackend,
     x: &Tensor,
     angles: &DeviceAngles,
     norm: Option<(&Tensor, f32)>,
+    layout: RopeLayout,
 ) -> Result<Tensor, OpError> {
     let (_, heads, head_dim) = x.dims3()?;
     let input = Input::of(device, x, "x")?;
@@ -59,6 +60,10 @@ pub(in crate::ops) fn rope(
         norm,
         cosines: angles.cosines.view(),
         sines: angles.sines.view(),
+        layout: match layout {
+            RopeLayout::HalfRotation => KernelLayout::HalfRotation,
+            RopeLayout::Interleaved => KernelLayout::Interleaved,
+        },
         out: out.view_mut(),
     };
     device.submit(|stream| kernel.launch(stream))?;
