@@ -1,6 +1,8 @@
 // The emulator's stream: runs a launch at once, block by block, on the calling host thread.
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "../include/launch.h"
 #include "block.h"
@@ -13,6 +15,9 @@ using namespace longwick;
 // A CUDA block has at most 1,024 threads, and on the smallest card we build for 99 KiB of shared memory.
 constexpr std::uint32_t MAX_THREADS = 1024;
 constexpr std::uint32_t MAX_SHARED_BYTES = 99 * 1024;
+
+// Blocks that ran on this host thread, by kernel.
+thread_local std::map<std::string, std::uint64_t> blocks_run;
 
 }  // namespace
 
@@ -38,13 +43,23 @@ std::int32_t longwick_emu_launch(void* opaque, const LongwickLaunch* launch) {
     std::vector<std::size_t> order;
     const std::size_t plane = std::size_t{launch->grid[0]} * launch->grid[1];
     permutations.next(order, plane * launch->grid[2]);
+    std::uint64_t& blocks = blocks_run[launch->kernel];
     for (std::size_t index : order) {
         const emu::Index place = {static_cast<unsigned>(index % launch->grid[0]),
                                   static_cast<unsigned>(index / launch->grid[0] % launch->grid[1]),
                                   static_cast<unsigned>(index / plane)};
         if (!block.run(place, launch->body, launch->params)) return refuse(block.last_fault().message);
+        ++blocks;
     }
     return LONGWICK_OK;
+}
+
+std::uint64_t longwick_emu_blocks_run(const char* prefix) {
+    std::uint64_t blocks = 0;
+    for (const auto& [kernel, count] : blocks_run) {
+        if (kernel.compare(0, std::strlen(prefix), prefix) == 0) blocks += count;
+    }
+    return blocks;
 }
 
 }  // extern "C"

@@ -1,6 +1,6 @@
-//! What tests need of the emulator beside a stream: orders, and memory that faults past its end.
+//! What tests need of the emulator beside a stream: orders, memory that faults past its end, and how much work it did.
 use crate::{KernelError, Stream, ffi};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 /// In which order the threads of a block, and the blocks of a grid, run. A sound kernel gives the same bits in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,12 @@ pub enum Order {
 impl Order {
     /// One of each.
     pub const ALL: [Self; 3] = [Self::Forward, Self::Reverse, Self::Seeded(7)];
+}
+
+/// Thread blocks that were run on the calling thread so far, of the kernels whose names begin with `prefix`.
+pub fn blocks_run(prefix: &CStr) -> u64 {
+    // SAFETY: the prefix ends in a zero byte, and the emulator only reads it.
+    unsafe { ffi::longwick_emu_blocks_run(prefix.as_ptr()) }
 }
 
 /// Zeroed memory whose end (rounded up to 16 bytes) is followed by an inaccessible page, as is its beginning by one before.

@@ -107,6 +107,7 @@ pub(crate) struct EmuContext {
 #[cfg(feature = "emu")]
 unsafe extern "C" {
     pub(crate) fn longwick_emu_launch(context: *mut c_void, launch: *const c_void) -> i32;
+    pub(crate) fn longwick_emu_blocks_run(prefix: *const c_char) -> u64;
     pub(crate) fn longwick_emu_allocate(bytes: usize) -> *mut u8;
     pub(crate) fn longwick_emu_free(memory: *mut u8, bytes: usize);
     pub(crate) fn longwick_emu_planted(

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use longwick_kernels::{
     Element, KernelError, Stream,
-    emu::{GuardedMemory, Order, run_planted},
+    emu::{GuardedMemory, Order, blocks_run, run_planted},
 };
 use std::process::Command;
 
@@ -119,6 +119,16 @@ fn an_overrun_of_shared_memory_aborts() {
 #[test]
 fn an_overrun_of_global_memory_aborts() {
     check_abort("an_overrun_of_global_memory_aborts", "global_overrun");
+}
+
+#[test]
+fn blocks_are_counted_by_kernel_and_thread() {
+    let counts = || [c"planted_reuse", c"planted_early", c"planted_"].map(blocks_run);
+    let before = counts();
+    run("reuse", Order::Forward).expect("a sound kernel");
+    std::thread::spawn(|| run("reuse", Order::Forward).expect("a sound kernel")).join().expect("a thread");
+    let after = counts();
+    assert_eq!([0, 1, 2].map(|i| after[i] - before[i]), [1, 0, 1]);
 }
 
 fn check_product<T: Element>(name: &str, to: fn(f32) -> T) {

@@ -25,6 +25,7 @@ mod parity;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod reference;
 mod refusals;
+mod sharing;
 #[path = "../property/support.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod support;
