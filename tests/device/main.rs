@@ -11,6 +11,9 @@
 #[path = "../parity/assets.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod assets;
+#[path = "../e2e/bench.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod bench;
 #[path = "../parity/drawn.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod drawn;
@@ -21,6 +24,7 @@ mod invariance;
 #[path = "../parity/llama_gguf.rs"]
 mod llama_gguf;
 mod parity;
+mod record;
 #[path = "../parity/reference.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod reference;
@@ -29,6 +33,9 @@ mod sharing;
 #[path = "../property/support.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod support;
+#[path = "../e2e/tiny.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod tiny;
 
 use longwick::engine::EngineOptions;
 use longwick::ops::{DeviceChoice, KvDtype};

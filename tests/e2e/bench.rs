@@ -96,6 +96,18 @@ impl Bench {
         found
     }
 
+    /// The run's database.
+    pub fn database(&self, output: &str) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.path().join(output).join("tiny/run.sqlite")).unwrap()
+    }
+
+    /// What a run recorded of itself when it began.
+    pub fn plan(&self, output: &str) -> Value {
+        let query = "SELECT value FROM meta WHERE name = 'plan'";
+        let plan: String = self.database(output).query_row(query, [], |row| row.get(0)).unwrap();
+        serde_json::from_str(&plan).unwrap()
+    }
+
     /// The lines of one exported JSONL file.
     pub fn lines(&self, output: &str, file: &str) -> Vec<Value> {
         let path = self.path().join(output).join("tiny").join(file);

@@ -79,13 +79,10 @@ fn a_run_with_another_format_reuses_nothing() {
         let (done, total, reused) = bench.run(config, &[]).results();
         assert_eq!((done, reused), (total, total));
     }
-    let database = rusqlite::Connection::open(bench.path().join("out/tiny/run.sqlite")).unwrap();
-    let models: u32 =
-        database.query_row("SELECT COUNT(DISTINCT model) FROM loads", [], |row| row.get(0)).unwrap();
+    let query = "SELECT COUNT(DISTINCT model) FROM loads";
+    let models: u32 = bench.database("out").query_row(query, [], |row| row.get(0)).unwrap();
     assert_eq!(models, 2);
-    let plan: String =
-        database.query_row("SELECT value FROM meta WHERE name = 'plan'", [], |row| row.get(0)).unwrap();
-    let plan: Value = serde_json::from_str(&plan).unwrap();
+    let plan = bench.plan("out");
     assert_eq!(plan["models"][0]["quantize"], "q8_0", "{plan}");
 }
 

@@ -39,7 +39,7 @@ fn a_malformed_stream_is_read_and_recorded_with_every_result() {
     let details = &bench.lines("out", "400-top/recent-2/details.jsonl")[0];
     assert!(details["recoveries"].get("compact").is_none() && details["recoveries"].get("judge").is_some());
 
-    let database = rusqlite::Connection::open(bench.path().join("out/tiny/run.sqlite")).unwrap();
+    let database = bench.database("out");
     let query = "SELECT kind, payload FROM results";
     let results: Vec<(String, String)> = database
         .prepare(query)

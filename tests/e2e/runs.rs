@@ -1,7 +1,7 @@
 //! Whole runs: what they export, what they reuse, what they refuse.
 
 use super::bench::{Bench, CONFIG};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const CONTEXT: usize = 8192;
 
@@ -40,6 +40,18 @@ fn a_run_exports_every_file_and_a_second_one_does_nothing() {
     assert_eq!(second.prefill(), first.prefill());
     assert!(second.stderr.contains(", 0 tokens read and written"), "{}", second.stderr);
     assert_eq!(exports, bench.exports("out"));
+}
+
+#[test]
+fn a_run_records_what_its_models_compute_by() {
+    let bench = Bench::new(CONTEXT, 1);
+    let ended = bench.run(&bench.config("c.toml", "out", CONFIG), &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let plan = bench.plan("out");
+    let [model] = plan["models"].as_array().unwrap().as_slice() else { panic!("{plan}") };
+    assert_eq!((&model["name"], &model["batch_invariant"]), (&json!("tiny"), &json!(true)), "{plan}");
+    let arithmetic = model["arithmetic"].as_str().unwrap();
+    assert!(arithmetic.starts_with("cpu/") && arithmetic.contains(" kv="), "{arithmetic}");
 }
 
 #[test]
