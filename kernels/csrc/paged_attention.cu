@@ -26,6 +26,7 @@ constexpr std::uint32_t MAX_HEADS = 65535;
 LongwickStatus check(const LongwickAttentionParams& params) {
     const LongwickPagedKv& cache = params.cache;
     if (params.dtype > LONGWICK_F16) return LONGWICK_UNSUPPORTED_DTYPE;
+    if (params.query_dtype != params.dtype && params.query_dtype != LONGWICK_F32) return LONGWICK_UNSUPPORTED_DTYPE;
     const bool heads_fit = cache.kv_heads != 0 && params.q_heads != 0 && params.q_heads % cache.kv_heads == 0;
     if (!heads_fit || params.q_heads > MAX_HEADS || cache.block_size == 0 || params.window == 0) return LONGWICK_BAD_ARGUMENT;
     const bool has_scales = cache.key_scales != nullptr && cache.value_scales != nullptr;
@@ -71,7 +72,7 @@ std::int32_t longwick_merge_attention(const LongwickAttentionParams* params, con
     using namespace longwick;
     if (const LongwickStatus status = check(*params); status != LONGWICK_OK) return status;
     if (params->num_items == 0) return LONGWICK_OK;
-    return launch(stream, MERGE_ENTRIES[params->dtype], params->num_items, params->q_heads, MERGE_THREADS, 0, *params);
+    return launch(stream, MERGE_ENTRIES[params->query_dtype], params->num_items, params->q_heads, MERGE_THREADS, 0, *params);
 }
 
 }  // extern "C"

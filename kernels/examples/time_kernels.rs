@@ -111,6 +111,7 @@ fn measure(gpu: &Gpu, case: Case) -> Result<f32, Box<dyn Error>> {
         .map(|blocks| AttentionSequence { blocks, first_position: 0, positions: &positions })
         .collect();
     let shape = AttentionShape {
+        query_dtype: Dtype::Bf16,
         dtype: Dtype::Bf16,
         cache_dtype: case.cache,
         q_heads: KV_HEADS * GROUP,

@@ -132,8 +132,8 @@ constexpr std::uint32_t LONGWICK_NO_PARTIAL = 0xffffffffu;
 constexpr std::uint32_t LONGWICK_NO_WINDOW = 0xffffffffu;
 
 struct LongwickAttentionParams {
-    const void* q;             // [tokens, q_heads, head_dim], dtype
-    void* out;                 // [tokens, q_heads, head_dim], dtype
+    const void* q;             // [tokens, q_heads, head_dim], query_dtype
+    void* out;                 // [tokens, q_heads, head_dim], query_dtype
     float* log_sum_exp;        // [tokens, q_heads], natural log, the sink included; or null
     const float* sinks;        // [q_heads], or null
     const std::uint32_t* plan;
@@ -147,7 +147,8 @@ struct LongwickAttentionParams {
     std::uint32_t window;      // a row at position p sees keys at positions > p - window
     float scale;               // multiplies q.k
     float soft_cap;            // cap * tanh(score / cap); 0: none
-    std::uint32_t dtype;
+    std::uint32_t dtype;       // of the products' operands
+    std::uint32_t query_dtype;  // dtype, or f32: queries are rounded as they are read, outputs are not
 };
 
 }  // extern "C"

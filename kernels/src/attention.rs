@@ -38,13 +38,14 @@ impl<'a> PlanView<'a> {
 /// # Arithmetic
 /// Spans of 256 keys at absolute positions, merged in ascending order, the same in prefill and decode: a row's bits depend on its
 /// query, its position and its visible keys and values alone. A key that a row may not see takes no part, whatever the cache holds.
+/// Queries and weights are rounded to the products' type; scores, sums and weights' sums are f32.
 ///
 /// # Source
 /// Dao 2023, FlashAttention-2; flash decoding with spans of fixed size; sinks as in the gpt-oss model card.
 pub struct PagedAttention<'a> {
-    /// f32, bf16 or f16.
+    /// Of the plan's query type.
     pub q: View<'a>,
-    /// Holds the plan's blocks; elements as `q`, or fp8, or bf16 under f32 queries.
+    /// Holds the plan's blocks.
     pub cache: KvPool<'a>,
     /// Which tokens attend to which blocks.
     pub plan: PlanView<'a>,
@@ -130,8 +131,8 @@ impl PagedAttention<'_> {
         let sinks =
             self.sinks.as_ref().map_or(Ok(0), |view| view.expect("sinks", Dtype::F32, shape.q_heads))?;
         Ok(ffi::AttentionParams {
-            q: self.q.expect("q", shape.dtype, elements)?,
-            out: self.out.as_view().expect("out", shape.dtype, elements)?,
+            q: self.q.expect("q", shape.query_dtype, elements)?,
+            out: self.out.as_view().expect("out", shape.query_dtype, elements)?,
             log_sum_exp,
             sinks,
             plan: self.plan.words.expect("plan", Dtype::U32, plan.words().len())?,
@@ -146,6 +147,7 @@ impl PagedAttention<'_> {
             scale: self.scale,
             soft_cap: self.soft_cap.unwrap_or(0.0),
             dtype: shape.dtype.code(),
+            query_dtype: shape.query_dtype.code(),
         })
     }
 }

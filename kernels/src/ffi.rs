@@ -65,7 +65,7 @@ structs! {
         q: u64, out: u64, log_sum_exp: u64, sinks: u64, plan: u64, partial_sums: u64, partial_stats: u64,
         cache: PagedKv,
         first_item: u32, num_items: u32, positions: u32, q_heads: u32, window: u32,
-        scale: f32, soft_cap: f32, dtype: u32,
+        scale: f32, soft_cap: f32, dtype: u32, query_dtype: u32,
     }
 }
 

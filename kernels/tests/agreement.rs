@@ -11,8 +11,9 @@ use support::{
 };
 
 /// Both differ from float64 by at most twice the plain implementation's error; from one another by at most four times that.
-fn check<T: Float>(cached: Dtype, head_dim: usize, group: usize, window: Option<u32>) {
+fn check<T: Float>(dtype: Dtype, cached: Dtype, head_dim: usize, group: usize, window: Option<u32>) {
     let case = Case {
+        dtype,
         cached,
         kv_heads: 2,
         group,
@@ -47,9 +48,10 @@ fn the_card_agrees_with_the_emulator() {
         return;
     }
     for head_dim in [64, 80, 128, 256, 512] {
-        check::<bf16>(Dtype::Bf16, head_dim, 4, None);
-        check::<bf16>(Dtype::Fp8E4m3, head_dim, 1, Some(100));
-        check::<f16>(Dtype::F16, head_dim, 8, Some(24));
-        check::<f32>(Dtype::F32, head_dim, 5, None);
+        check::<bf16>(Dtype::Bf16, Dtype::Bf16, head_dim, 4, None);
+        check::<bf16>(Dtype::Bf16, Dtype::Fp8E4m3, head_dim, 1, Some(100));
+        check::<f16>(Dtype::F16, Dtype::F16, head_dim, 8, Some(24));
+        check::<f32>(Dtype::F32, Dtype::F32, head_dim, 5, None);
+        check::<f32>(Dtype::Bf16, Dtype::Bf16, head_dim, 4, None);
     }
 }

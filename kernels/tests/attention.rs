@@ -5,17 +5,15 @@ use half::{bf16, f16};
 use longwick_kernels::{AttentionPlan, AttentionSequence, AttentionShape, Dtype, KernelError};
 use std::ops::Range;
 use support::{
-    Float, Random,
+    Float,
     attention::{Case, World},
     check_error,
     device::{Order, stream},
+    pairs::{BLOCKS, DIMS, LENGTHS, all_pairs},
 };
 
-const DIMS: [usize; 8] = [16, 32, 64, 80, 96, 128, 256, 512];
-const LENGTHS: [usize; 11] = [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000];
 const GROUPS: [usize; 5] = [1, 4, 5, 8, 16];
 const WINDOWS: [Option<u32>; 3] = [None, Some(24), Some(2000)];
-const BLOCKS: [usize; 2] = [16, 32];
 /// Sinks and soft cap.
 const EXTRAS: [(bool, Option<f32>); 3] = [(false, None), (true, None), (true, Some(5.0))];
 
@@ -39,7 +37,7 @@ fn check<T: Float>(case: Case, step: &[(usize, Range<usize>)]) {
     let (out, log_sum_exp) = in_every_order(&world, step);
     let (exact, exact_log) = world.oracle(step);
     let (plain, plain_log) = world.plain(step);
-    let what = format!("{} {:?}", T::DTYPE, world.case);
+    let what = format!("{} queries, {:?}", T::DTYPE, world.case);
     check_error(&what, &out, &plain, &exact);
     // A sum of weights and its logarithm lose a few bits more than the plain implementation, which may lose none.
     let slack = exact_log.iter().fold(1.0, |most: f64, x| most.max(x.abs())) * 4.0 * f64::from(f32::EPSILON);
@@ -51,40 +49,16 @@ fn check<T: Float>(case: Case, step: &[(usize, Range<usize>)]) {
     assert!(found <= allowed, "{what}: log-sum-exp error {found:e}, allowed {allowed:e}");
 }
 
-/// Choices of one value a factor such that each pair of values of two factors occurs at least once.
-fn all_pairs(sizes: &[usize], seed: u64) -> Vec<Vec<usize>> {
-    let mut random = Random(seed);
-    let mut missing = Vec::new();
-    for a in 0..sizes.len() {
-        for b in a + 1..sizes.len() {
-            missing.extend((0..sizes[a]).flat_map(|x| (0..sizes[b]).map(move |y| (a, x, b, y))));
-        }
-    }
-    let mut chosen = Vec::new();
-    while let Some(&(a, x, b, y)) = missing.first() {
-        let draws = (0..200).map(|_| {
-            let mut row: Vec<usize> = sizes.iter().map(|&size| random.below(size)).collect();
-            (row[a], row[b]) = (x, y);
-            row
-        });
-        let covers =
-            |row: &Vec<usize>| missing.iter().filter(|&&(a, x, b, y)| row[a] == x && row[b] == y).count();
-        let best = draws.max_by_key(covers).expect("draws");
-        missing.retain(|&(a, x, b, y)| best[a] != x || best[b] != y);
-        chosen.push(best);
-    }
-    chosen
-}
-
 /// A sequence that is prefilled from its middle on, one that decodes, and a short one.
-fn check_pairs<T: Float>(caches: &[Dtype]) {
+fn check_pairs<T: Float>(dtype: Dtype, caches: &[Dtype]) {
     let sizes =
         [caches.len(), DIMS.len(), LENGTHS.len(), GROUPS.len(), WINDOWS.len(), BLOCKS.len(), EXTRAS.len()];
-    for choice in all_pairs(&sizes, T::DTYPE.bytes() as u64) {
+    for choice in all_pairs(&sizes, dtype.bytes() as u64) {
         let length = LENGTHS[choice[2]];
         let group = GROUPS[choice[3]];
         let (has_sinks, soft_cap) = EXTRAS[choice[6]];
         let case = Case {
+            dtype,
             cached: caches[choice[0]],
             kv_heads: if group > 4 { 1 } else { 2 },
             group,
@@ -105,21 +79,28 @@ fn check_pairs<T: Float>(caches: &[Dtype]) {
 
 #[test]
 fn every_pair_of_values_is_accurate_f32() {
-    check_pairs::<f32>(&[Dtype::F32, Dtype::Bf16, Dtype::Fp8E4m3]);
+    check_pairs::<f32>(Dtype::F32, &[Dtype::F32, Dtype::Fp8E4m3]);
 }
 
 #[test]
 fn every_pair_of_values_is_accurate_bf16() {
-    check_pairs::<bf16>(&[Dtype::Bf16, Dtype::Fp8E4m3]);
+    check_pairs::<bf16>(Dtype::Bf16, &[Dtype::Bf16, Dtype::Fp8E4m3]);
 }
 
 #[test]
 fn every_pair_of_values_is_accurate_f16() {
-    check_pairs::<f16>(&[Dtype::F16, Dtype::Fp8E4m3]);
+    check_pairs::<f16>(Dtype::F16, &[Dtype::F16, Dtype::Fp8E4m3]);
 }
 
-fn nine(cached: Dtype, head_dim: usize, group: usize, window: Option<u32>) -> Case {
+/// f32 queries about products on tensor cores: rounded as they are read, and the results not rounded.
+#[test]
+fn every_pair_of_values_is_accurate_between_f32_and_bf16() {
+    check_pairs::<f32>(Dtype::Bf16, &[Dtype::Bf16, Dtype::Fp8E4m3]);
+}
+
+fn nine(dtype: Dtype, cached: Dtype, head_dim: usize, group: usize, window: Option<u32>) -> Case {
     Case {
+        dtype,
         cached,
         kv_heads: 2,
         group,
@@ -164,20 +145,22 @@ fn check_independence<T: Float>(case: Case) {
 
 #[test]
 fn a_row_depends_on_its_tokens_alone() {
-    check_independence::<bf16>(nine(Dtype::Bf16, 64, 4, None));
-    check_independence::<bf16>(nine(Dtype::Bf16, 128, 8, Some(100)));
-    check_independence::<f16>(nine(Dtype::Fp8E4m3, 80, 5, None));
-    check_independence::<bf16>(nine(Dtype::Bf16, 256, 2, Some(300)));
-    check_independence::<f16>(nine(Dtype::F16, 512, 1, None));
-    check_independence::<f32>(nine(Dtype::F32, 128, 3, Some(33)));
-    check_independence::<f32>(nine(Dtype::F32, 256, 2, None));
-    check_independence::<f32>(nine(Dtype::F32, 512, 1, None));
+    check_independence::<bf16>(nine(Dtype::Bf16, Dtype::Bf16, 64, 4, None));
+    check_independence::<bf16>(nine(Dtype::Bf16, Dtype::Bf16, 128, 8, Some(100)));
+    check_independence::<f16>(nine(Dtype::F16, Dtype::Fp8E4m3, 80, 5, None));
+    check_independence::<bf16>(nine(Dtype::Bf16, Dtype::Bf16, 256, 2, Some(300)));
+    check_independence::<f16>(nine(Dtype::F16, Dtype::F16, 512, 1, None));
+    check_independence::<f32>(nine(Dtype::F32, Dtype::F32, 128, 3, Some(33)));
+    check_independence::<f32>(nine(Dtype::F32, Dtype::F32, 256, 2, None));
+    check_independence::<f32>(nine(Dtype::F32, Dtype::F32, 512, 1, None));
+    check_independence::<f32>(nine(Dtype::Bf16, Dtype::Bf16, 128, 4, None));
+    check_independence::<f32>(nine(Dtype::Bf16, Dtype::Bf16, 512, 2, Some(70)));
 }
 
 /// Branches of one prefix give what each gives alone, whether a narrow tile or a wide one reads the prefix.
-fn check_branches<T: Float>(cached: Dtype, head_dim: usize, branches: usize) {
+fn check_branches<T: Float>(dtype: Dtype, head_dim: usize, branches: usize) {
     let contexts = (0..branches).map(|i| 520 + 7 * i).collect();
-    let case = Case { contexts, shared: 512, ..nine(cached, head_dim, 4, None) };
+    let case = Case { contexts, shared: 512, ..nine(dtype, dtype, head_dim, 4, None) };
     let world = World::<T>::new(case);
     let step: Vec<(usize, Range<usize>)> =
         world.case.contexts.iter().enumerate().map(|(i, &context)| (i, context - 1..context)).collect();
@@ -196,19 +179,32 @@ fn branches_read_a_prefix_together() {
     check_branches::<bf16>(Dtype::Bf16, 64, 3);
     check_branches::<bf16>(Dtype::Bf16, 128, 9);
     check_branches::<f32>(Dtype::F32, 32, 21);
+    check_branches::<f32>(Dtype::Bf16, 64, 3);
 }
 
 #[test]
 fn offsets_pass_two_to_the_31() {
     // Over 2^31 elements lie before the first block in use; pages that nothing touches cost nothing.
-    let case = Case { contexts: vec![100, 40], unused_blocks: 140_000, ..nine(Dtype::Bf16, 512, 1, None) };
+    let case = Case {
+        contexts: vec![100, 40],
+        unused_blocks: 140_000,
+        ..nine(Dtype::Bf16, Dtype::Bf16, 512, 1, None)
+    };
     assert!(140_000 * case.block_size * case.kv_heads * 2 * case.head_dim > 1 << 31);
     check::<bf16>(case, &[(0, 60..100), (1, 39..40)]);
 }
 
 fn shape() -> AttentionShape {
-    let (dtype, cache_dtype) = (Dtype::Bf16, Dtype::Bf16);
-    AttentionShape { dtype, cache_dtype, q_heads: 4, kv_heads: 2, head_dim: 64, block_size: 16, window: None }
+    AttentionShape {
+        query_dtype: Dtype::Bf16,
+        dtype: Dtype::Bf16,
+        cache_dtype: Dtype::Bf16,
+        q_heads: 4,
+        kv_heads: 2,
+        head_dim: 64,
+        block_size: 16,
+        window: None,
+    }
 }
 
 #[test]
@@ -249,6 +245,8 @@ fn impossible_plans_are_refused() {
     assert!(matches!(size, KernelError::Unsupported { .. }), "{size}");
     let cache = plan(|shape| shape.cache_dtype = Dtype::F32, sound);
     assert!(matches!(cache, KernelError::Unsupported { .. }), "{cache}");
+    let queries = plan(|shape| shape.query_dtype = Dtype::F16, sound);
+    assert!(matches!(queries, KernelError::Unsupported { .. }), "{queries}");
     let window = plan(|shape| shape.window = Some(0), sound);
     assert!(matches!(window, KernelError::Value { argument: "window", .. }), "{window}");
 }

@@ -38,7 +38,7 @@ pub struct EngineArgs {
     /// files have them, and so does what is quantised already; the vocabulary projection gets at least six bits
     #[arg(long, value_name = "FORMAT", value_parser = quantization_parser())]
     pub quantize: Option<Quantization>,
-    /// Element type of cached keys and values
+    /// Element type of cached keys and values; with bf16 attention on a GPU runs on tensor cores
     #[arg(long, value_enum, default_value_t = KvDtypeArg::F32)]
     pub kv_dtype: KvDtypeArg,
     /// Size of the KV pool, e.g. 2GiB [default: one context, half of the free memory at most]

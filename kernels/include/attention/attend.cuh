@@ -154,7 +154,7 @@ class Attention {
         return has_groups() && key >= first_visible_[half] && key <= last_visible_[half];
     }
 
-    // Products become scores in units of log2; what a row may not see becomes minus infinity.
+    // Products become scores; what a row may not see becomes minus infinity.
     LONGWICK_DEVICE void mask(std::uint32_t start) {
         LONGWICK_UNROLL
         for (std::uint32_t j = 0; j < Tile::SCORE_GROUPS; ++j) {
@@ -164,7 +164,7 @@ class Attention {
                 const bool visible = is_visible(key, i / 2);
                 float score = scores_[j][i] * params_.scale;
                 if (params_.soft_cap != 0.0f) score = params_.soft_cap * tanhf(score / params_.soft_cap);
-                scores_[j][i] = visible ? score * LOG2_E : minus_infinity();
+                scores_[j][i] = visible ? score : minus_infinity();
             }
         }
     }
@@ -230,7 +230,7 @@ class Attention {
         LONGWICK_UNROLL
         for (std::uint32_t half = 0; half < 2; ++half) {
             RowStats& stats = span_stats_[half];
-            const float maximum = fmaxf(stats.maximum, maxima[half]);
+            const float maximum = fmaxf(stats.maximum, maxima[half] * LOG2_E);
             bases[half] = softmax_base(maximum);
             factors[half] = exp2f(stats.maximum - bases[half]);
             stats.maximum = maximum;
@@ -239,7 +239,8 @@ class Attention {
         for (std::uint32_t j = 0; j < Tile::SCORE_GROUPS; ++j) {
             LONGWICK_UNROLL
             for (std::uint32_t i = 0; i < 4; ++i) {
-                scores_[j][i] = exp2f(scores_[j][i] - bases[i / 2]);
+                // Fused, so that a large score loses nothing by its change of units.
+                scores_[j][i] = exp2f(fmaf(scores_[j][i], LOG2_E, -bases[i / 2]));
                 sums[i / 2] += scores_[j][i];
             }
         }
@@ -297,6 +298,14 @@ class Attention {
         return (column_warp_ * Tile::VALUE_GROUPS + group) * 8 + threadIdx.x % 4 * 2;
     }
 
+    LONGWICK_DEVICE void store(std::size_t element, float value) {
+        if (has_wide_queries<T>(params_)) {
+            static_cast<float*>(params_.out)[element] = value;
+        } else {
+            static_cast<T*>(params_.out)[element] = from_float<T>(value);
+        }
+    }
+
     LONGWICK_DEVICE void finish() {
         LONGWICK_UNROLL
         for (std::uint32_t half = 0; half < 2; ++half) {
@@ -304,18 +313,17 @@ class Attention {
             const QueryRow query = query_row(params_, item_, row(half));
             RowStats stats = total_stats_[half];
             const MergeFactors factors = merge_sink(params_, stats, query.head);
-            const std::size_t index = static_cast<std::size_t>(query.token) * params_.q_heads + query.head;
-            T* out = static_cast<T*>(params_.out) + index * Tile::DIM;
+            const std::size_t start = query_offset<Tile>(params_, query);
             LONGWICK_UNROLL
             for (std::uint32_t j = 0; j < Tile::VALUE_GROUPS; ++j) {
                 LONGWICK_UNROLL
                 for (std::uint32_t i = 0; i < 2; ++i) {
                     const float sum = merge_sum(total_[j][2 * half + i], 0.0f, factors);
-                    out[column(j) + i] = from_float<T>(normalise(sum, stats.sum));
+                    store(start + column(j) + i, normalise(sum, stats.sum));
                 }
             }
             const bool is_first = column_warp_ == 0 && threadIdx.x % 4 == 0;
-            if (params_.log_sum_exp != nullptr && is_first) params_.log_sum_exp[index] = log_sum_exp(stats);
+            if (params_.log_sum_exp != nullptr && is_first) params_.log_sum_exp[start / Tile::DIM] = log_sum_exp(stats);
         }
     }
 

@@ -99,20 +99,35 @@ LONGWICK_DEVICE QueryRow query_row(const LongwickAttentionParams& params, const 
     return {params.plan[item.tokens + packed / group], blockIdx.y * group + packed % group};
 }
 
+// Elements from the start of the queries (and of the outputs) to the row's.
+template <class Tile>
+LONGWICK_DEVICE std::size_t query_offset(const LongwickAttentionParams& params, QueryRow query) {
+    return (static_cast<std::size_t>(query.token) * params.q_heads + query.head) * Tile::DIM;
+}
+
+// Whether queries and outputs are f32 about products of a narrower type.
+template <class T>
+LONGWICK_DEVICE bool has_wide_queries(const LongwickAttentionParams& params) {
+    return sizeof(T) != sizeof(float) && params.query_dtype == LONGWICK_F32;
+}
+
 // Rows past the item's are zero.
 template <class T, class Tile>
 LONGWICK_DEVICE void load_queries(SharedRows<T, Tile::ROW_BYTES> rows, const LongwickAttentionParams& params,
                                   const LongwickAttentionItem& item) {
-    constexpr std::uint32_t CHUNKS = Tile::ROW_BYTES / 16;
-    for (std::uint32_t i = threadIdx.x; i < Tile::ROWS * CHUNKS; i += Tile::THREADS) {
-        const std::uint32_t row = i / CHUNKS, chunk = i % CHUNKS;
-        Bytes16 bytes = {{0, 0, 0, 0}};
+    constexpr std::uint32_t EIGHTHS = Tile::DIM / VECTOR;
+    for (std::uint32_t i = threadIdx.x; i < Tile::ROWS * EIGHTHS; i += Tile::THREADS) {
+        const std::uint32_t row = i / EIGHTHS, eighth = i % EIGHTHS;
+        float values[VECTOR] = {};
         if (row < item.num_rows) {
-            const QueryRow query = query_row(params, item, row);
-            const std::size_t start = (static_cast<std::size_t>(query.token) * params.q_heads + query.head) * Tile::DIM;
-            bytes = *reinterpret_cast<const Bytes16*>(static_cast<const T*>(params.q) + start + chunk * (16 / sizeof(T)));
+            const std::size_t start = query_offset<Tile>(params, query_row(params, item, row)) + eighth * VECTOR;
+            if (has_wide_queries<T>(params)) {
+                load_vector(static_cast<const float*>(params.q) + start, values);
+            } else {
+                load_vector(static_cast<const T*>(params.q) + start, values);
+            }
         }
-        *reinterpret_cast<Bytes16*>(rows.chunk(row, chunk)) = bytes;
+        store_shared(rows, row, eighth, values);
     }
 }
 

@@ -1,6 +1,6 @@
 // The running softmax of a row, and how the results of two ranges of keys become one.
 //
-// Scores are in units of log2: multiplied by log2 e, so that weights are powers of two.
+// Maxima are in units of log2: scores multiplied by log2 e, so that weights are powers of two.
 #pragma once
 #include "../arch/lanes.cuh"
 
@@ -12,7 +12,7 @@ constexpr float LN_2 = 0.6931471805599453f;
 
 LONGWICK_DEVICE float minus_infinity() { return bits_float(0xff800000u); }
 
-// What scores are measured from: their maximum, or 0 where no key was visible, so that no difference of infinities arises.
+// What weights are measured from: the maximum, or 0 where no key was visible, so that no difference of infinities arises.
 LONGWICK_DEVICE float softmax_base(float maximum) { return maximum == minus_infinity() ? 0.0f : maximum; }
 
 // The greatest score of some keys, and the sum of their weights relative to it. Without keys: minus infinity and 0.

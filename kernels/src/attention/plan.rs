@@ -14,9 +14,11 @@ const MERGE_WORDS: usize = 4;
 /// What the attention of one layer looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttentionShape {
-    /// Of queries and outputs.
+    /// Of queries and outputs: `dtype`, or f32. Then queries are rounded to `dtype` as they are read, and outputs are not rounded.
+    pub query_dtype: Dtype,
+    /// Of the products' operands: f32, or on tensor cores bf16 or f16.
     pub dtype: Dtype,
-    /// Of cached keys and values.
+    /// Of cached keys and values: `dtype`, or fp8.
     pub cache_dtype: Dtype,
     /// Query heads: a multiple of the kv heads.
     pub q_heads: usize,
@@ -225,9 +227,11 @@ impl<'a> Builder<'a> {
             ffi::longwick_attention_rows(shape.dtype.code(), shape.cache_dtype.code(), head_dim, is_narrow)
         };
         let (wide_rows, narrow_rows) = (rows(false) as usize, rows(true) as usize);
-        if wide_rows == 0 || narrow_rows == 0 {
-            let (dtype, cache) = (shape.dtype, shape.cache_dtype);
-            let what = format!("{dtype} queries, a {cache} cache and heads of {head_dim}");
+        let takes_queries = [shape.dtype, Dtype::F32].contains(&shape.query_dtype);
+        if wide_rows == 0 || narrow_rows == 0 || !takes_queries {
+            let (queries, dtype, cache) = (shape.query_dtype, shape.dtype, shape.cache_dtype);
+            let what =
+                format!("{queries} queries, products in {dtype}, a {cache} cache and heads of {head_dim}");
             return Err(KernelError::Unsupported { operation: "paged_attention", what });
         }
         Ok(Self {

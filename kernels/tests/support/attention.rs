@@ -11,6 +11,8 @@ use std::ops::Range;
 /// What is attended to, and how.
 #[derive(Debug, Clone)]
 pub struct Case {
+    /// Of the products' operands; queries and outputs may be f32 about narrower ones.
+    pub dtype: Dtype,
     pub cached: Dtype,
     pub kv_heads: usize,
     pub group: usize,
@@ -119,7 +121,8 @@ impl<T: Float> World<T> {
         }
         let q_heads = case.kv_heads * case.group;
         let shape = AttentionShape {
-            dtype: T::DTYPE,
+            query_dtype: T::DTYPE,
+            dtype: case.dtype,
             cache_dtype: case.cached,
             q_heads,
             kv_heads: case.kv_heads,
@@ -202,14 +205,19 @@ impl<T: Float> World<T> {
         })
     }
 
-    /// The step as written down, each operation's result rounded to T, sums in f32.
+    /// The step as written down, each operation's result rounded to the products' type, sums in f32.
     pub fn plain(&self, step: &[(usize, Range<usize>)]) -> (Vec<T>, Vec<f32>) {
-        let round = |x: f32| T::of(x).f32();
+        let round = |x: f32| match self.case.dtype {
+            Dtype::Bf16 => bf16::from_f32(x).to_f32(),
+            Dtype::F16 => f16::from_f32(x).to_f32(),
+            _ => x,
+        };
         self.by_row(step, |query, keys, values, sink| {
             let scores: Vec<f32> = keys
                 .iter()
                 .map(|key| {
-                    let product: f32 = query.iter().zip(key).map(|(q, k)| q.f32() * round(*k as f32)).sum();
+                    let product: f32 =
+                        query.iter().zip(key).map(|(q, k)| round(q.f32()) * round(*k as f32)).sum();
                     let score = round(product * self.scale);
                     self.case.soft_cap.map_or(score, |cap| round(cap * round((score / cap).tanh())))
                 })

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 pub mod attention;
 pub mod device;
+pub mod pairs;
 
 use device::{Memory, Order};
 use half::{bf16, f16};

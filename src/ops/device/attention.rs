@@ -18,10 +18,12 @@ fn dtype(dtype: KvDtype) -> Dtype {
     }
 }
 
-/// A layer's attention as the kernels choose by.
+/// A layer's attention as the kernels choose by: products in the type of the cache, on tensor cores where it is bf16. Queries and
+/// outputs are f32 as all activations.
 pub(super) fn shape(layout: &KvPageLayout, q_heads: usize, window: Option<u32>) -> AttentionShape {
     AttentionShape {
-        dtype: Dtype::F32,
+        query_dtype: Dtype::F32,
+        dtype: dtype(layout.dtype),
         cache_dtype: dtype(layout.dtype),
         q_heads,
         kv_heads: layout.kv_heads,
