@@ -3,7 +3,9 @@
 mod support;
 use half::{bf16, f16};
 use longwick_kernels::{Dtype, KernelError, KvLayout, KvPoolMut, KvWrite, Slots, Stream, View, ViewMut};
+use std::sync::LazyLock;
 use support::device::{Memory, Order, stream};
+use support::pairs::{BLOCKS, DIMS, LENGTHS, all_pairs};
 use support::{Float, Random, fp8_value, guarded, in_every_order, slots as on_device};
 
 /// Writes, and gives back the pool's bytes.
@@ -24,21 +26,25 @@ fn write<T: Float>(
     pool.elements::<u8>().to_vec()
 }
 
-/// The nearest E4M3 number, ties to the even code.
+/// The nearest E4M3 number, ties to the even code. Values ascend with the codes of one sign.
 fn fp8_nearest(x: f64) -> f64 {
-    let codes = (0..0x7f).chain(0x80..0xff);
-    let nearest = codes.min_by(|&a, &b| {
-        let distance = |code: u8| (fp8_value(code) - x).abs();
-        distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1)))
-    });
-    fp8_value(nearest.expect("codes"))
+    static VALUES: LazyLock<Vec<f64>> = LazyLock::new(|| (0..0x7f).map(fp8_value).collect());
+    let above = VALUES.partition_point(|&value| value < x.abs()).min(0x7e);
+    let below = above.saturating_sub(1);
+    let distance = |code: usize| (VALUES[code] - x.abs()).abs();
+    let order = distance(above).total_cmp(&distance(below)).then((above & 1).cmp(&(below & 1)));
+    VALUES[if order.is_lt() { above } else { below }].copysign(x)
 }
 
-fn check<T: Float>(cached: Dtype, block_size: usize, kv_heads: usize, head_dim: usize) {
-    let tokens = 9;
-    let layout = KvLayout::packed(cached, 7, block_size, kv_heads, head_dim);
+fn check<T: Float>(cached: Dtype, tokens: usize, block_size: usize, kv_heads: usize, head_dim: usize) {
+    let blocks = tokens.div_ceil(block_size) + 3;
+    let layout = KvLayout::packed(cached, blocks, block_size, kv_heads, head_dim);
     let mut random = Random(head_dim as u64);
-    let slots: Vec<u64> = (0..tokens).map(|i| ((i * 37 + 5) % (7 * block_size)) as u64).collect();
+    let mut slots: Vec<u64> = (0..(blocks * block_size) as u64).collect();
+    for i in (1..slots.len()).rev() {
+        slots.swap(i, random.below(i + 1));
+    }
+    slots.truncate(tokens);
     let mut sides = [(); 2].map(|()| random.elements::<T>(tokens * kv_heads * head_dim, 5.0));
     // A head of zeros has no magnitude to scale by.
     sides[0][..head_dim].fill(T::of(0.0));
@@ -91,12 +97,13 @@ fn check_head<T: Float>(cached: Dtype, stored: &[u8], source: &[T], scale: Optio
 
 #[test]
 fn each_type_is_written_to_each_cache() {
-    for cached in [Dtype::F32, Dtype::Bf16, Dtype::F16, Dtype::Fp8E4m3] {
-        for (block_size, kv_heads, head_dim) in [(16, 1, 16), (32, 3, 80), (16, 2, 128), (32, 1, 512)] {
-            check::<f32>(cached, block_size, kv_heads, head_dim);
-            check::<bf16>(cached, block_size, kv_heads, head_dim);
-            check::<f16>(cached, block_size, kv_heads, head_dim);
-        }
+    const CACHES: [Dtype; 4] = [Dtype::F32, Dtype::Bf16, Dtype::F16, Dtype::Fp8E4m3];
+    const HEADS: [usize; 2] = [1, 3];
+    let checks = [check::<f32>, check::<bf16>, check::<f16>];
+    let sizes = [checks.len(), CACHES.len(), LENGTHS.len(), BLOCKS.len(), HEADS.len(), DIMS.len()];
+    for choice in all_pairs(&sizes, 1) {
+        let (check, cached) = (checks[choice[0]], CACHES[choice[1]]);
+        check(cached, LENGTHS[choice[2]], BLOCKS[choice[3]], HEADS[choice[4]], DIMS[choice[5]]);
     }
 }
 
