@@ -2,7 +2,7 @@
 """Compiles every kernel for every architecture and holds what the compiler says against our limits.
 
     kernels/resources.py           writes kernels/RESOURCES.md
-    kernels/resources.py --check   fails where the file differs from what would be written
+    kernels/resources.py --check   fails where the file differs from what would be written by its release of CUDA
 
 Fails on a compiler warning, a register spill, a stack frame (but for the f64 cosine's), a block that needs more shared memory than
 the card gives, an attention kernel of 16-bit elements without tensor-core instructions, and a kernel without 16-byte loads.
@@ -131,7 +131,10 @@ def main():
     )
     path = HERE / "RESOURCES.md"
     if "--check" in sys.argv[1:]:
-        if path.read_text() != text:
+        written = path.read_text()
+        if f"CUDA {release};" not in written:
+            print(f"{path} is of another release than CUDA {release}, which counts otherwise: not compared")
+        elif written != text:
             refused.append(f"{path} is out of date: run kernels/resources.py")
     else:
         path.write_text(text)

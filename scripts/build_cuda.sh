@@ -22,21 +22,6 @@ fi
 [ -n "${CUDA_COMPUTE_CAP:-}" ] || die "no GPU here says its architecture; name it: CUDA_COMPUTE_CAP=89 scripts/build_cuda.sh"
 export CUDA_COMPUTE_CAP
 
-# CUDA's compiler and libraries out of wheels, laid out as cargo's build scripts look for them.
-need_toolkit() {
-    if [ -z "${CUDA_HOME:-}" ] && command -v nvcc >/dev/null; then
-        CUDA_HOME="$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")"
-    fi
-    if [ -z "${CUDA_HOME:-}" ]; then
-        local venv="$LONGWICK_CACHE/nvcc-13.0"
-        [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-        "$venv/bin/pip" install -q 'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' \
-            'nvidia-nvvm==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cublas==13.0.*' nvidia-curand
-        CUDA_HOME="$("$venv/bin/python" -c 'import nvidia, pathlib; print(pathlib.Path(list(nvidia.__path__)[0]) / "cu13")')"
-    fi
-    export CUDA_HOME PATH="$CUDA_HOME/bin:$PATH"
-}
-
 # Names without versions for the linker, and a stand-in for a driver that is not here.
 need_link_names() {
     local links="$LONGWICK_CACHE/cuda-links" name found
@@ -64,7 +49,7 @@ driver_names() {
     grep -ohE 'fn cu[A-Z][A-Za-z0-9_]*' "$(dirname "$manifest")/src/driver/sys/"*.rs | sed 's/^fn //' | sort -u
 }
 
-need_toolkit
+use_nvcc 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cublas==13.0.*' nvidia-curand
 need_link_names
 say "building for sm_$CUDA_COMPUTE_CAP with $("$CUDA_HOME/bin/nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
 cargo build --release --locked --features cuda

@@ -36,6 +36,8 @@ cargo test --release --locked
 say "kernels on the emulator"
 cargo test --release --locked -p longwick-kernels --features emu
 
+scripts/check_kernels.sh --gate
+
 say "types of the CUDA build"
 scripts/check_cuda.sh
 
