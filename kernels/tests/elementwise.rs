@@ -6,6 +6,7 @@ use longwick_kernels::{
     Activation, Gated, HeadNorm, KernelError, RmsNorm, Rope, RopeAngles, RopeLayout, View, ViewMut,
 };
 use support::device::{Order, stream};
+use support::pairs::{DIMS, LENGTHS, all_pairs};
 use support::{Float, Random, check_error, guarded, in_every_order, unwritten};
 
 fn norm_f64(row: &[f64], weight: &[f32], epsilon: f32) -> Vec<f64> {
@@ -56,12 +57,10 @@ fn check_norm<T: Float>(rows: usize, dim: usize, with_residual: bool) {
 
 #[test]
 fn rms_norm_is_accurate() {
-    for dim in [8, 64, 640, 1032, 4096] {
-        for with_residual in [false, true] {
-            check_norm::<f32>(3, dim, with_residual);
-            check_norm::<bf16>(3, dim, with_residual);
-            check_norm::<f16>(3, dim, with_residual);
-        }
+    const HIDDEN: [usize; 5] = [8, 64, 640, 1032, 4096];
+    let checks = [check_norm::<f32>, check_norm::<bf16>, check_norm::<f16>];
+    for choice in all_pairs(&[checks.len(), LENGTHS.len(), HIDDEN.len(), 2], 1) {
+        checks[choice[0]](LENGTHS[choice[1]], HIDDEN[choice[2]], choice[3] == 1);
     }
 }
 
@@ -181,16 +180,21 @@ fn check_rope<T: Float>(case: RopeCase) {
 
 #[test]
 fn rope_is_accurate() {
-    // The first rotates less than half of a small head: pairs that fill no vector.
-    for (dim, pairs) in [(16, 3), (16, 8), (64, 32), (80, 16), (96, 48), (128, 64), (256, 32), (512, 256)] {
-        for layout in [RopeLayout::HalfRotation, RopeLayout::Interleaved] {
-            for with_norm in [false, true] {
-                let case = RopeCase { tokens: 5, heads: 3, dim, pairs, layout, with_norm };
-                check_rope::<f32>(case);
-                check_rope::<bf16>(case);
-                check_rope::<f16>(RopeCase { tokens: 2, heads: 1, ..case });
-            }
-        }
+    const LAYOUTS: [RopeLayout; 2] = [RopeLayout::HalfRotation, RopeLayout::Interleaved];
+    let checks = [check_rope::<f32>, check_rope::<bf16>, check_rope::<f16>];
+    // All pairs of a head turn, or some: of the smallest, fewer than fill a vector.
+    let turning = [|dim: usize| dim / 2, |dim: usize| dim * 3 / 16];
+    let sizes = [checks.len(), LENGTHS.len(), DIMS.len(), 2, turning.len(), LAYOUTS.len(), 2];
+    for choice in all_pairs(&sizes, 1) {
+        let dim = DIMS[choice[2]];
+        checks[choice[0]](RopeCase {
+            tokens: LENGTHS[choice[1]],
+            heads: [1, 3][choice[3]],
+            dim,
+            pairs: turning[choice[4]](dim),
+            layout: LAYOUTS[choice[5]],
+            with_norm: choice[6] == 1,
+        });
     }
 }
 
@@ -257,12 +261,11 @@ fn check_gated<T: Float>(rows: usize, dim: usize, activation: Activation) {
 #[test]
 fn gated_activations_are_accurate() {
     let swiglu = Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 };
-    for activation in [Activation::Silu, Activation::GeluTanh, swiglu] {
-        for dim in [8, 72, 2048] {
-            check_gated::<f32>(3, dim, activation);
-            check_gated::<bf16>(3, dim, activation);
-            check_gated::<f16>(3, dim, activation);
-        }
+    let activations = [Activation::Silu, Activation::GeluTanh, swiglu];
+    let checks = [check_gated::<f32>, check_gated::<bf16>, check_gated::<f16>];
+    const INTERMEDIATE: [usize; 3] = [8, 72, 2048];
+    for choice in all_pairs(&[checks.len(), LENGTHS.len(), INTERMEDIATE.len(), activations.len()], 1) {
+        checks[choice[0]](LENGTHS[choice[1]], INTERMEDIATE[choice[2]], activations[choice[3]]);
     }
 }
 
