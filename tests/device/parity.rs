@@ -92,7 +92,7 @@ fn own_llama() {
 /// Neighbours rotate, in heads of 80 elements.
 #[test]
 fn llama_in_gguf() {
-    let (model, folder) = (LlamaGguf::of("llama_five_heads"), described("llama_five_heads"));
+    let (model, folder) = (LlamaGguf::of_drawn("llama_five_heads"), described("llama_five_heads"));
     check_model_f32(&model.path(), &folder);
 }
 

@@ -1,6 +1,8 @@
 //! GGUF files that llama.cpp's own converter made of our checkpoints (`scripts/export_gguf_fixtures.py`) give the bits
 //! that the checkpoints give.
 
+use std::path::Path;
+
 use crate::assets;
 use crate::checkpoint::every_logit;
 use crate::drawn::described;
@@ -33,5 +35,15 @@ fn gemma4_whose_keys_are_values() {
 /// held to.
 #[test]
 fn llama() {
-    check_model(&LlamaGguf::of("llama_five_heads").path(), &described("llama_five_heads"));
+    check_model(&LlamaGguf::of_drawn("llama_five_heads").path(), &described("llama_five_heads"));
+}
+
+/// Llama 3's scaling lies in a tensor there.
+#[test]
+fn llama_3() {
+    let folder = assets::own_fixture("llama");
+    let scaling = |path: &Path| assets::load(path, crate::options(16 << 20)).config().rope.scaling;
+    let converted = LlamaGguf::of_checkpoint(&folder);
+    assert_eq!(scaling(&converted.path()), scaling(&folder));
+    check_model(&converted.path(), &folder);
 }

@@ -1,9 +1,9 @@
-//! A drawn Llama in GGUF, as llama.cpp's converter writes that architecture: the rows of queries and keys reordered within
+//! A Llama of the fixtures in GGUF, as llama.cpp's converter writes that architecture: the rows of queries and keys reordered within
 //! each head so that rotary pairs are neighbours, matrices as they are, vectors in f32.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use safetensors::Dtype;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
 use crate::drawn::{DrawnTensor, described, drawn_tensors};
@@ -15,16 +15,34 @@ pub struct LlamaGguf {
 }
 
 impl LlamaGguf {
-    /// Writes it.
-    pub fn of(name: &str) -> Self {
-        let config = std::fs::read(described(name).join("config.json")).unwrap();
+    /// Of drawn weights.
+    pub fn of_drawn(name: &str) -> Self {
+        Self::write(&described(name), drawn_tensors(name))
+    }
+
+    /// Of a checkpoint's weights.
+    pub fn of_checkpoint(folder: &Path) -> Self {
+        let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
+        let stored = tensors.into_iter().map(|(name, tensor)| DrawnTensor {
+            name,
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+            data: tensor.data().to_vec(),
+        });
+        Self::write(folder, stored.collect())
+    }
+
+    fn write(folder: &Path, tensors: Vec<DrawnTensor>) -> Self {
+        let config = std::fs::read(folder.join("config.json")).unwrap();
         let config: Value = serde_json::from_slice(&config).unwrap();
         let mut file = GgufFile::default();
         add_settings(&mut file, &config);
         file.vocabulary(&[]);
-        for tensor in drawn_tensors(name) {
+        for tensor in tensors {
             add_tensor(&mut file, &config, tensor);
         }
+        add_divisors(&mut file, &config);
         let made = Self { folder: tempfile::tempdir().unwrap() };
         std::fs::write(made.path(), file.into_bytes()).unwrap();
         made
@@ -56,13 +74,33 @@ fn add_settings(file: &mut GgufFile, config: &Value) {
         file.key(&format!("llama.{key}"), &GgufValue::U32(size(config, field) as u32));
     }
     let rope = &config["rope_parameters"];
-    assert_eq!(rope["rope_type"], "default", "scaled frequencies are not written");
     for (key, value) in [
         ("attention.layer_norm_rms_epsilon", &config["rms_norm_eps"]),
         ("rope.freq_base", &rope["rope_theta"]),
     ] {
         file.key(&format!("llama.{key}"), &GgufValue::F32(value.as_f64().unwrap() as f32));
     }
+}
+
+/// What Llama 3's scaling divides each frequency by.
+fn add_divisors(file: &mut GgufFile, config: &Value) {
+    let rope = &config["rope_parameters"];
+    if rope["rope_type"] == "default" {
+        return;
+    }
+    assert_eq!(rope["rope_type"], "llama3");
+    let number = |field: &str| rope[field].as_f64().unwrap();
+    let (factor, original) = (number("factor"), number("original_max_position_embeddings"));
+    let (low, high) = (number("low_freq_factor"), number("high_freq_factor"));
+    let dim = size(config, "head_dim");
+    let divisor = |pair: usize| {
+        let wavelength =
+            2.0 * std::f64::consts::PI * number("rope_theta").powf((2 * pair) as f64 / dim as f64);
+        let smooth = ((original / wavelength - low) / (high - low)).clamp(0.0, 1.0);
+        1.0 / ((1.0 - smooth) / factor + smooth)
+    };
+    let divisors: Vec<u8> = (0..dim / 2).flat_map(|pair| (divisor(pair) as f32).to_le_bytes()).collect();
+    file.tensor("rope_freqs.weight", &[dim as u64 / 2], TensorType::F32, &divisors);
 }
 
 fn add_tensor(file: &mut GgufFile, config: &Value, tensor: DrawnTensor) {

@@ -2,16 +2,18 @@
 
 use super::{
     Activation, ExpertSettings, Family, HeadSource, ModelConfig, RopeScaling, RopeSettings, Yarn,
-    gguf_gemma4, gguf_qwen3_5,
+    gguf_gemma4, gguf_llama3, gguf_qwen3_5,
 };
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
-use crate::weights::{GgufMetadata, Weights};
+use crate::weights::{GgufMetadata, WeightDtype, Weights};
 
 /// The base that Gemma 3's sliding layers rotate with; GGUF files do not say it.
 const GEMMA3_SLIDING_THETA: f32 = 10_000.0;
 /// Every sixth layer of Gemma 3 is a full one.
 const GEMMA3_LAYER_PERIOD: usize = 6;
+/// The tensor of divisors of the frequencies.
+pub(super) const ROPE_DIVISORS: &str = "rope_freqs.weight";
 /// Every second layer of gpt-oss is a full one.
 const GPT_OSS_LAYER_PERIOD: usize = 2;
 
@@ -99,11 +101,16 @@ fn read_common(fields: &Fields<'_>, family: Family, weights: &Weights) -> Result
     let num_layers = fields.required_size("block_count")?.min(1 << 20);
     let embedding = weights.get("model.embed_tokens.weight")?;
     let vocab_size = embedding.map(|tensor| tensor.shape.first().copied().unwrap_or(0));
-    let rope = RopeSettings {
+    let unscaled = RopeSettings {
         theta: fields.float("rope.freq_base")?.unwrap_or(10_000.0),
         rotary_dim: fields.size("rope.dimension_count")?.unwrap_or(head_dim),
-        scaling: fields.rope_scaling(family)?,
+        scaling: RopeScaling::None,
     };
+    let scaling = match weights.get(ROPE_DIVISORS)? {
+        Some(_) => scaling_of_divisors(fields, family, weights, unscaled)?,
+        None => fields.rope_scaling(family)?,
+    };
+    let rope = RopeSettings { scaling, ..unscaled };
     let gemma = family == Family::Gemma3;
     let sliding = RopeSettings { theta: GEMMA3_SLIDING_THETA, scaling: RopeScaling::None, ..rope };
     Ok(ModelConfig {
@@ -144,6 +151,39 @@ fn read_common(fields: &Fields<'_>, family: Family, weights: &Weights) -> Result
         head: HeadSource::WhatThereIs,
         gemma4: None,
     })
+}
+
+/// A divisor of each frequency.
+///
+/// # Errors
+/// When they are not `pairs` f32.
+pub(super) fn rope_divisors(
+    fields: &Fields<'_>,
+    weights: &Weights,
+    pairs: usize,
+) -> Result<Vec<f32>, ModelError> {
+    let tensor = weights.require(ROPE_DIVISORS, &[pairs])?;
+    if tensor.dtype != WeightDtype::F32 {
+        return fields.fail(ROPE_DIVISORS, format!("is {}, not f32", tensor.dtype));
+    }
+    Ok(tensor.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+}
+
+fn scaling_of_divisors(
+    fields: &Fields<'_>,
+    family: Family,
+    weights: &Weights,
+    unscaled: RopeSettings,
+) -> Result<RopeScaling, ModelError> {
+    let divisors = rope_divisors(fields, weights, unscaled.rotary_dim / 2)?;
+    match gguf_llama3::scaling(&divisors, unscaled) {
+        Some(scaling) if family == Family::Llama => Ok(scaling),
+        _ => {
+            let reason =
+                "divides the frequencies otherwise than Llama 3 does, which is not supported".to_owned();
+            fields.fail(ROPE_DIVISORS, reason)
+        }
+    }
 }
 
 /// Of each period's layers the last is a full one; GGUF files do not say the period.

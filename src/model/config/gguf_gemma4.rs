@@ -3,14 +3,14 @@
 //! # Source
 //! `conversion/gemma.py` and `src/models/gemma4.cpp` of llama.cpp b11434 (MIT), read 2026-11.
 
-use super::gguf::Fields;
+use super::gguf::{Fields, ROPE_DIVISORS, rope_divisors};
 use super::{
     Activation, Family, Gemma4Settings, HeadSource, KvHeads, ModelConfig, PerLayerInputs, RopeScaling,
     RopeSettings,
 };
 use crate::model::ModelError;
 use crate::ops::RopeLayout;
-use crate::weights::{WeightDtype, Weights, WeightsError};
+use crate::weights::{Weights, WeightsError};
 
 /// Divisors of the frequencies in `rope_freqs.weight` from here on mean that a pair stands still; the converter
 /// writes 1e30 there, and 1 for a pair that rotates.
@@ -150,14 +150,12 @@ fn head_dim(fields: &Fields<'_>, suffix: &str) -> Result<usize, ModelError> {
 }
 
 fn full_rope(fields: &Fields<'_>, weights: &Weights, head_dim: usize) -> Result<RopeSettings, ModelError> {
-    let tensor = weights.require("rope_freqs.weight", &[head_dim / 2])?;
-    let divisors: Vec<f32> =
-        tensor.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let divisors = rope_divisors(fields, weights, head_dim / 2)?;
     let rotating_pairs = divisors.iter().take_while(|&&divisor| divisor == 1.0).count();
     let others_stand = divisors[rotating_pairs..].iter().all(|&divisor| divisor >= STANDS_STILL);
-    if tensor.dtype != WeightDtype::F32 || !others_stand {
-        let reason = "is not a list of f32 that are first 1 and then at least 1e20".to_owned();
-        return fields.fail("rope_freqs.weight", reason);
+    if !others_stand {
+        let reason = "is not a list of divisors that are first 1 and then at least 1e20".to_owned();
+        return fields.fail(ROPE_DIVISORS, reason);
     }
     Ok(RopeSettings {
         theta: fields.float("rope.freq_base")?.unwrap_or(1_000_000.0),

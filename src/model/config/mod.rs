@@ -4,6 +4,7 @@ mod experts;
 mod gemma4;
 mod gguf;
 mod gguf_gemma4;
+mod gguf_llama3;
 mod gguf_qwen3_5;
 mod huggingface;
 mod manifest;
