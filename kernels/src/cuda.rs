@@ -7,18 +7,21 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-// The compiled kernels, `FATBINS: &[(&str, &[u8])]`: for every architecture we name, and as PTX for newer ones.
+// The compiled kernels, `FATBINS: &[(&str, &[u8])]`: for every architecture we name, and as PTX for others.
 include!(concat!(env!("OUT_DIR"), "/fatbins.rs"));
 
-/// The architectures that kernels were compiled for, `80,86,..`; newer ones take the last one's PTX.
+/// The architectures that kernels were compiled for, `80,86,..`; others take the PTX of the first or the last.
 pub const ARCHITECTURES: &str = env!("LONGWICK_KERNEL_ARCHITECTURES");
+
+/// Dynamic shared memory that a kernel may use without asking.
+const UNASKED_SHARED_BYTES: u32 = 48 << 10;
 
 /// The kernels, loaded onto one device.
 pub struct CudaKernels {
     context: Arc<CudaContext>,
     modules: Vec<sys::CUmodule>,
-    /// Those that were launched before, ready to be launched again.
-    functions: Mutex<HashMap<CString, sys::CUfunction>>,
+    /// Those that were launched before, and the most shared memory that each may ask for.
+    functions: Mutex<HashMap<CString, (sys::CUfunction, u32)>>,
 }
 
 // SAFETY: modules and functions are the driver's handles, which any thread with the context bound may use.
@@ -48,22 +51,28 @@ impl CudaKernels {
     /// The kernel of that name, allowed as much shared memory as it will ask for.
     fn function(&self, name: &CStr, shared_bytes: u32) -> Result<sys::CUfunction, String> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&function) = functions.get(name) {
-            return Ok(function);
+        let known = functions.get(name).copied();
+        let (function, allowed) = match known {
+            Some(known) => known,
+            None => (self.find(name)?, UNASKED_SHARED_BYTES),
+        };
+        if shared_bytes > allowed {
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let bytes = i32::try_from(shared_bytes).map_err(|error| error.to_string())?;
+            // SAFETY: the function is one of the loaded modules'.
+            unsafe { result::function::set_function_attribute(function, attribute, bytes) }
+                .map_err(|error| format!("{name:?} with {bytes} bytes of shared memory: {error}"))?;
         }
-        // SAFETY: the modules are loaded and stay so as long as `self`.
-        let found = self
-            .modules
-            .iter()
-            .find_map(|&module| unsafe { result::module::get_function(module, name.to_owned()) }.ok());
-        let function = found.ok_or_else(|| format!("no kernel {name:?} in the fatbins"))?;
-        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        let bytes = i32::try_from(shared_bytes).map_err(|error| error.to_string())?;
-        // SAFETY: the function was just found.
-        unsafe { result::function::set_function_attribute(function, attribute, bytes) }
-            .map_err(|error| format!("{name:?} with {bytes} bytes of shared memory: {error}"))?;
-        functions.insert(name.to_owned(), function);
+        if known.is_none() || shared_bytes > allowed {
+            functions.insert(name.to_owned(), (function, allowed.max(shared_bytes)));
+        }
         Ok(function)
+    }
+
+    fn find(&self, name: &CStr) -> Result<sys::CUfunction, String> {
+        // SAFETY: the modules are loaded and stay so as long as `self`.
+        let find = |&module: &_| unsafe { result::module::get_function(module, name.to_owned()) }.ok();
+        self.modules.iter().find_map(find).ok_or_else(|| format!("no kernel {name:?} in the fatbins"))
     }
 }
 
