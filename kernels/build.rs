@@ -45,7 +45,7 @@ fn build_launchers() {
     build.compile("longwick_kernels");
 }
 
-/// The architectures we build for; PTX of the last serves newer ones. `LONGWICK_CUDA_ARCHITECTURES` names others (a list with commas).
+/// The architectures we build for; PTX of the first and of the last serves others, those between and newer ones. `LONGWICK_CUDA_ARCHITECTURES` names others (a list with commas).
 #[cfg(feature = "cuda")]
 fn architectures() -> Vec<String> {
     println!("cargo:rerun-if-env-changed=LONGWICK_CUDA_ARCHITECTURES");
@@ -95,8 +95,9 @@ fn build_fatbins() {
         for architecture in &architectures {
             command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
         }
-        let newest = &architectures[architectures.len() - 1];
-        command.arg(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
+        for architecture in [&architectures[0], &architectures[architectures.len() - 1]] {
+            command.arg(format!("-gencode=arch=compute_{architecture},code=compute_{architecture}"));
+        }
         let status = command.arg("-o").arg(&target).arg(&source).status().unwrap_or_else(|error| {
             panic!(
                 "nvcc does not run ({error}): set CUDA_HOME to a CUDA toolkit of 12.8 or newer, put its nvcc into PATH, \

@@ -9,7 +9,7 @@
 //! # Features
 //! * none: types and errors, no compiler needed;
 //! * `emu`: the host compiler builds kernels and emulator; `Stream::emu` runs them;
-//! * `cuda`: nvcc builds fatbins for sm_80, 86, 89, 90 and 120, and PTX for newer cards; `Stream::cuda` runs them;
+//! * `cuda`: nvcc builds fatbins for sm_80, 86, 89, 90 and 120, and PTX for other cards; `Stream::cuda` runs them;
 //! * `emu-asan`: the same under the address and undefined-behaviour sanitizers.
 //!
 //! Architecture invariant: the kernel text that nvcc compiles for the card is the text that the emulator runs in the tests.
