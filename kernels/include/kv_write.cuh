@@ -24,8 +24,8 @@ LONGWICK_DEVICE void kv_write(const LongwickKvWriteParams& params) {
     const bool is_key = blockIdx.y == 0;
     const T* from = static_cast<const T*>(is_key ? params.keys : params.values) + head_of_token * cache.head_dim;
     const std::uint64_t slot = params.slots[head_of_token / cache.kv_heads];
-    const auto block = static_cast<std::int64_t>(slot / cache.block_size);
-    const auto token = static_cast<std::int64_t>(slot % cache.block_size);
+    const auto block = static_cast<std::int64_t>(slot >> cache.block_shift);
+    const auto token = static_cast<std::int64_t>(slot & (cache.block_size - 1));
     const auto head = static_cast<std::int64_t>(head_of_token % cache.kv_heads);
     auto* to = static_cast<Cached*>(is_key ? cache.keys : cache.values) + block * cache.block_stride +
                head * cache.head_stride + token * cache.head_dim;

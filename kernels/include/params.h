@@ -94,7 +94,7 @@ struct LongwickPagedKv {
     std::uint32_t kv_heads;
     std::uint32_t head_dim;
     std::uint32_t dtype;
-    std::uint32_t reserved;
+    std::uint32_t block_shift;  // log2 of block_size
 };
 
 struct LongwickKvWriteParams {

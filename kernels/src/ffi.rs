@@ -56,7 +56,7 @@ structs! {
     PagedKv as c"LongwickPagedKv" {
         keys: u64, values: u64, key_scales: u64, value_scales: u64,
         block_stride: i64, head_stride: i64, scale_block_stride: i64, scale_head_stride: i64,
-        num_blocks: u32, block_size: u32, kv_heads: u32, head_dim: u32, dtype: u32, reserved: u32,
+        num_blocks: u32, block_size: u32, kv_heads: u32, head_dim: u32, dtype: u32, block_shift: u32,
     }
     KvWriteParams as c"LongwickKvWriteParams" {
         keys: u64, values: u64, slots: u64, cache: PagedKv, tokens: u32, dtype: u32,

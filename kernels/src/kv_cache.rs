@@ -171,7 +171,7 @@ impl KvLayout {
             kv_heads: ffi::count("layout.kv_heads", self.kv_heads)?,
             head_dim: ffi::count("layout.head_dim", self.head_dim)?,
             dtype: self.dtype.code(),
-            reserved: 0,
+            block_shift: self.block_size.trailing_zeros(),
         })
     }
 }

@@ -19,21 +19,44 @@ struct BlockTable {
     const std::uint32_t* blocks;
     std::uint32_t first_block;
     std::uint32_t head;
+};
 
-    LONGWICK_DEVICE std::int64_t block(std::uint32_t position) const {
-        return blocks[position / cache.block_size - first_block];
+// The blocks of one tile's keys: two at most, since a tile is aligned and no longer than two blocks. They are looked up once, and
+// not for each of the tile's chunks.
+template <class Tile>
+class TileBlocks {
+  public:
+    // Of the positions [start, start + KEYS) that lie in [first, end); one of them does.
+    LONGWICK_DEVICE TileBlocks(const BlockTable& table, std::uint32_t start, std::uint32_t first, std::uint32_t end)
+        : table_(table), number_((start > first ? start : first) >> table.cache.block_shift) {
+        const std::uint32_t last = (start + Tile::KEYS < end ? start + Tile::KEYS : end) - 1;
+        blocks_[0] = table.blocks[number_ - table.first_block];
+        blocks_[1] = table.blocks[(last >> table.cache.block_shift) - table.first_block];
     }
 
     // Elements from the start of the keys (or values) to those of the token at `position`.
     LONGWICK_DEVICE std::int64_t offset(std::uint32_t position) const {
-        return block(position) * cache.block_stride + head * cache.head_stride +
-               static_cast<std::int64_t>(position % cache.block_size) * cache.head_dim;
+        return block(position) * table_.cache.block_stride + table_.head * table_.cache.head_stride +
+               static_cast<std::int64_t>(place(position)) * Tile::DIM;
     }
 
     LONGWICK_DEVICE float scale(const float* scales, std::uint32_t position) const {
-        return scales[block(position) * cache.scale_block_stride + head * cache.scale_head_stride +
-                      position % cache.block_size];
+        return scales[block(position) * table_.cache.scale_block_stride + table_.head * table_.cache.scale_head_stride +
+                      place(position)];
     }
+
+  private:
+    static_assert(Tile::KEYS <= 32, "a block has at least 16 tokens");
+
+    LONGWICK_DEVICE std::int64_t block(std::uint32_t position) const {
+        return position >> table_.cache.block_shift == number_ ? blocks_[0] : blocks_[1];
+    }
+
+    LONGWICK_DEVICE std::uint32_t place(std::uint32_t position) const { return position & (table_.cache.block_size - 1); }
+
+    const BlockTable& table_;
+    std::uint32_t number_;  // of the first block, from the sequence's start
+    std::uint32_t blocks_[2];
 };
 
 // Stores eight floats as elements `8 * eighth` and on of a row.
@@ -60,12 +83,13 @@ template <class T, class Cached, class Tile>
 LONGWICK_DEVICE void load_tokens(SharedRows<T, Tile::ROW_BYTES> rows, const void* cached, [[maybe_unused]] const float* scales,
                                  const BlockTable& table, std::uint32_t start, std::uint32_t first, std::uint32_t end) {
     const auto* elements = static_cast<const Cached*>(cached);
+    const TileBlocks<Tile> blocks(table, start, first, end);
     if constexpr (is_same<T, Cached>) {
         constexpr std::uint32_t CHUNKS = Tile::ROW_BYTES / 16;
         for (std::uint32_t i = threadIdx.x; i < Tile::KEYS * CHUNKS; i += Tile::THREADS) {
             const std::uint32_t row = i / CHUNKS, chunk = i % CHUNKS, position = start + row;
             const bool is_seen = position >= first && position < end;
-            const T* from = is_seen ? elements + table.offset(position) + chunk * (16 / sizeof(T)) : elements;
+            const T* from = is_seen ? elements + blocks.offset(position) + chunk * (16 / sizeof(T)) : elements;
             async_copy_16(rows.chunk(row, chunk), from, is_seen ? 16 : 0);
         }
     } else {
@@ -74,9 +98,9 @@ LONGWICK_DEVICE void load_tokens(SharedRows<T, Tile::ROW_BYTES> rows, const void
             const std::uint32_t row = i / EIGHTHS, eighth = i % EIGHTHS, position = start + row;
             float values[VECTOR] = {};
             if (position >= first && position < end) {
-                load_vector(elements + table.offset(position) + eighth * VECTOR, values);
+                load_vector(elements + blocks.offset(position) + eighth * VECTOR, values);
                 if constexpr (sizeof(Cached) == 1) {
-                    const float scale = table.scale(scales, position);
+                    const float scale = blocks.scale(scales, position);
                     LONGWICK_UNROLL
                     for (std::uint32_t j = 0; j < VECTOR; ++j) values[j] *= scale;
                 }

@@ -15,6 +15,7 @@ LONGWICK_DEVICE void merge_partials(const LongwickAttentionParams& params) {
     const LongwickMergeItem item = items[blockIdx.x];
     const std::uint32_t kv_heads = params.cache.kv_heads, dim = params.cache.head_dim;
     const std::uint32_t group = params.q_heads / kv_heads, head = blockIdx.y;
+    const std::uint32_t kv_head = head / group, place = head % group;
     const std::size_t index = static_cast<std::size_t>(item.token) * params.q_heads + head;
     for (std::uint32_t column = threadIdx.x; column < dim; column += blockDim.x) {
         RowStats stats;
@@ -24,12 +25,15 @@ LONGWICK_DEVICE void merge_partials(const LongwickAttentionParams& params) {
             float sums[MERGE_BATCH] = {};
             LONGWICK_UNROLL
             for (std::uint32_t i = 0; i < MERGE_BATCH; ++i) {
-                if (first + i >= item.num_parts) continue;
-                const std::size_t row = params.plan[item.first_part + first + i] + head % group;
-                const std::size_t part = row * kv_heads + head / group;
-                parts[i].maximum = params.partial_stats[2 * part];
-                parts[i].sum = params.partial_stats[2 * part + 1];
-                sums[i] = params.partial_sums[part * dim + column];
+                // Past the last it is read again, so that no load waits for a branch.
+                const bool is_there = first + i < item.num_parts;
+                const std::uint32_t number = is_there ? first + i : item.num_parts - 1;
+                const std::size_t part = (params.plan[item.first_part + number] + place) * std::size_t{kv_heads} + kv_head;
+                const float maximum = params.partial_stats[2 * part], weights = params.partial_stats[2 * part + 1];
+                const float weighted = params.partial_sums[part * dim + column];
+                parts[i].maximum = is_there ? maximum : minus_infinity();
+                parts[i].sum = is_there ? weights : 0.0f;
+                sums[i] = is_there ? weighted : 0.0f;
             }
             // Those past the last are empty, which changes nothing.
             LONGWICK_UNROLL

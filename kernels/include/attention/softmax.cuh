@@ -41,8 +41,8 @@ LONGWICK_DEVICE float merge_sum(float sum, float next, MergeFactors factors) {
     return fmaf(sum, factors.before, next * factors.after);
 }
 
-// The result of a row whose weights add up to `sum`. A zero has one sign, whatever it was made of.
-LONGWICK_DEVICE float normalise(float weighted, float sum) { return sum > 0.0f ? weighted / sum + 0.0f : 0.0f; }
+// The result of a row whose weights add up to `sum`: NaN stays NaN, and a zero has one sign, whatever it was made of.
+LONGWICK_DEVICE float normalise(float weighted, float sum) { return sum == 0.0f ? 0.0f : weighted / sum + 0.0f; }
 
 // log(sum of exp(score)), natural.
 LONGWICK_DEVICE float log_sum_exp(RowStats stats) { return (stats.maximum + log2f(stats.sum)) * LN_2; }
