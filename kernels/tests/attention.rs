@@ -182,6 +182,28 @@ fn branches_read_a_prefix_together() {
     check_branches::<f32>(Dtype::Bf16, 64, 3);
 }
 
+/// A few tokens behind a long context are split by spans, and give what each gives alone; behind a short one a tile walks.
+#[test]
+fn a_few_tokens_behind_a_long_context_are_split() {
+    let case = Case { contexts: vec![2_600], ..nine(Dtype::Bf16, Dtype::Bf16, 64, 4, None) };
+    let world = World::<f32>::new(case);
+    let (together, _) = in_every_order(&world, &[(0, 2_560..2_600)]);
+    let row = together.len() / 40;
+    for token in [0, 17, 39] {
+        let alone = world.attend(&mut stream(Order::Forward), &[(0, 2_560 + token..2_561 + token)]).out;
+        assert_eq!(bits(&together[token * row..(token + 1) * row]), bits(&alone), "token {token}");
+    }
+    let blocks: Vec<u32> = (0..163).collect();
+    let workspace = |positions: Range<u32>| {
+        let positions: Vec<u32> = positions.collect();
+        let sequence = AttentionSequence { blocks: &blocks, first_position: 0, positions: &positions };
+        AttentionPlan::new(shape(), &[sequence]).expect("plan").workspace_len()
+    };
+    assert!(workspace(2_560..2_600) > 0 && workspace(2_000..2_040) == 0);
+    // So many tiles keep a card busy by walking.
+    assert_eq!(workspace(0..2_600), 0);
+}
+
 #[test]
 fn offsets_pass_two_to_the_31() {
     // Over 2^31 elements lie before the first block in use; pages that nothing touches cost nothing.

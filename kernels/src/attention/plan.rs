@@ -1,6 +1,7 @@
 //! Which tile attends to which keys: worked out on the host once a step, and copied over as one list of words.
 use crate::{Dtype, KernelError, ffi};
-use std::{collections::HashMap, ops::Range};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// Keys whose partial result is merged as one; `SPAN` in `include/attention/tile.cuh`.
 const SPAN: u32 = 256;
@@ -10,6 +11,13 @@ const NO_PARTIAL: u32 = u32::MAX;
 const ITEM_WORDS: usize = 8;
 /// Words of a `LongwickMergeItem`.
 const MERGE_WORDS: usize = 4;
+
+/// Thread blocks that give each multiprocessor of a large card one. Where walking tiles make fewer, a long context is split.
+const BUSY_BLOCKS: usize = 128;
+/// Spans that a tile walks over without being split.
+const WALKED_SPANS: u32 = 8;
+/// Floats of partial results that splitting a prefill may take.
+const MAX_SPLIT_FLOATS: usize = 64 << 20;
 
 /// What the attention of one layer looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +60,9 @@ pub(crate) struct Section {
 
 /// Which tile attends to which keys.
 ///
-/// Sequences with many query rows take wide tiles that walk over all their keys. The others (decode) are split by spans of 256 keys,
-/// whose partial results are merged in ascending order; where the block tables of several sequences name the same blocks for a span,
-/// the span is read once for all of them. How the work is cut never shows in a result.
+/// Sequences with many query rows take wide tiles that walk over all their keys. The others (decode, and a few tokens behind a long
+/// context) are split by spans of 256 keys, whose partial results are merged in ascending order; where the block tables of several
+/// sequences name the same blocks for a span, the span is read once for all of them. How the work is cut never shows in a result.
 pub struct AttentionPlan {
     shape: AttentionShape,
     words: Vec<u32>,
@@ -79,7 +87,7 @@ impl AttentionPlan {
         for (index, sequence) in sequences.iter().enumerate() {
             check_sequence(&shape, index, sequence)?;
             let tokens = first_token..first_token + sequence.positions.len();
-            if tokens.len() * builder.group <= builder.narrow_rows {
+            if builder.is_split(tokens.clone()) {
                 builder.split(index, tokens.clone());
             } else {
                 builder.walk(index, tokens.clone());
@@ -203,9 +211,13 @@ struct Builder<'a> {
     wide: Vec<Item>,
     narrow: Vec<Item>,
     spans: Vec<SharedSpan>,
-    span_of_blocks: HashMap<SpanBlocks<'a>, usize>,
-    /// Of each split token: span and partial row.
-    parts: HashMap<usize, Vec<(u32, u32)>>,
+    span_of_blocks: FxHashMap<SpanBlocks<'a>, usize>,
+    /// Of each token, where it is split: span and partial row.
+    parts: Vec<Vec<(u32, u32)>>,
+    /// Whether tiles that walk make enough blocks for a card.
+    walks_are_many: bool,
+    /// Floats that splitting prefills took so far.
+    split_floats: usize,
     partial_rows: usize,
 }
 
@@ -234,20 +246,44 @@ impl<'a> Builder<'a> {
                 format!("{queries} queries, products in {dtype}, a {cache} cache and heads of {head_dim}");
             return Err(KernelError::Unsupported { operation: "paged_attention", what });
         }
+        let group = shape.q_heads / shape.kv_heads;
+        let positions: Vec<u32> = sequences.iter().flat_map(|sequence| sequence.positions).copied().collect();
+        let rows = sequences.iter().map(|sequence| sequence.positions.len() * group);
+        let walks: usize = rows.filter(|&rows| rows > narrow_rows).map(|rows| rows.div_ceil(wide_rows)).sum();
         Ok(Self {
             shape,
             sequences,
-            group: shape.q_heads / shape.kv_heads,
+            group,
             wide_rows,
             narrow_rows,
-            positions: sequences.iter().flat_map(|sequence| sequence.positions).copied().collect(),
+            parts: vec![Vec::new(); positions.len()],
+            positions,
             wide: Vec::new(),
             narrow: Vec::new(),
             spans: Vec::new(),
-            span_of_blocks: HashMap::new(),
-            parts: HashMap::new(),
+            span_of_blocks: FxHashMap::default(),
+            walks_are_many: walks * shape.kv_heads >= BUSY_BLOCKS,
+            split_floats: 0,
             partial_rows: 0,
         })
+    }
+
+    /// Whether a sequence's tokens are split by spans: few of them, or not many behind a context so long that the tiles that walk
+    /// over it would leave most of a card idle.
+    fn is_split(&mut self, tokens: Range<usize>) -> bool {
+        let rows = tokens.len() * self.group;
+        if rows <= self.narrow_rows {
+            return true;
+        }
+        let keys = self.keys(tokens, 0..u32::MAX);
+        let spans = keys.end.div_ceil(SPAN) - keys.start / SPAN;
+        if self.walks_are_many || spans <= WALKED_SPANS {
+            return false;
+        }
+        let floats = rows * spans as usize * self.shape.kv_heads * (self.shape.head_dim + 2);
+        let fits = self.split_floats + floats <= MAX_SPLIT_FLOATS;
+        self.split_floats += if fits { floats } else { 0 };
+        fits
     }
 
     /// What the tokens see within `limits`, from the first to the last key.
@@ -304,7 +340,7 @@ impl<'a> Builder<'a> {
                 left = rest;
                 let partial = self.partial_rows as u32;
                 for (i, &token) in tile.iter().enumerate() {
-                    self.parts.entry(token).or_default().push((span, partial + (i * self.group) as u32));
+                    self.parts[token].push((span, partial + (i * self.group) as u32));
                 }
                 let num_rows = tile.len() * self.group;
                 self.partial_rows += num_rows;
@@ -320,8 +356,8 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> Result<AttentionPlan, KernelError> {
         // The longest work first, so that no long tile is left for the end.
         self.wide.sort_by_key(|item| std::cmp::Reverse(item.keys.len()));
-        let mut parts: Vec<_> = std::mem::take(&mut self.parts).into_iter().collect();
-        parts.sort_unstable();
+        let parts = std::mem::take(&mut self.parts).into_iter().enumerate();
+        let mut parts: Vec<(usize, Vec<(u32, u32)>)> = parts.filter(|(_, spans)| !spans.is_empty()).collect();
         let narrow_word = self.wide.len() * ITEM_WORDS;
         let merges_word = narrow_word + self.narrow.len() * ITEM_WORDS;
         let mut words = vec![0; merges_word + parts.len() * MERGE_WORDS];
