@@ -212,15 +212,22 @@ impl Engine {
             |row: &OutputRow| matches!(self.sequences.get(&row.id), Some(state) if state.wants_hidden());
         let (states, rows): (Vec<_>, Vec<_>) =
             (0u32..).zip(rows.iter().copied()).partition(|(_, row)| wants_hidden(row));
-        for (index, row) in states {
-            let state = hidden.get(index as usize)?.to_vec1::<f32>()?;
-            self.finish_hidden(row.id, state);
+        for owners in states.chunks(LOGIT_ROWS) {
+            let (places, owners): (Vec<u32>, Vec<OutputRow>) = owners.iter().copied().unzip();
+            let states = ops::select_rows(&self.backend, hidden, &places)?;
+            let width = states.dim(1)?;
+            let elements = on_host(&states)?;
+            for (row, state) in owners.iter().zip(elements.chunks_exact(width)) {
+                self.finish_hidden(row.id, state.to_vec());
+            }
         }
         for owners in rows.chunks(LOGIT_ROWS) {
             let (places, owners): (Vec<u32>, Vec<OutputRow>) = owners.iter().copied().unzip();
             let hidden = ops::select_rows(&self.backend, hidden, &places)?;
-            let logits = self.model.logits(&hidden)?.to_vec2::<f32>()?;
-            for (row, logits) in owners.iter().zip(&logits) {
+            let logits = self.model.logits(&hidden)?;
+            let vocab = logits.dim(1)?;
+            let elements = on_host(&logits)?;
+            for (row, logits) in owners.iter().zip(elements.chunks_exact(vocab)) {
                 self.read_row(*row, logits)?;
             }
         }
@@ -287,4 +294,9 @@ impl Engine {
         self.finished = others;
         outcome
     }
+}
+
+/// A tensor's elements, row by row, in one copy.
+fn on_host(tensor: &Tensor) -> Result<Vec<f32>, EngineError> {
+    Ok(tensor.flatten_all()?.to_vec1()?)
 }

@@ -65,6 +65,11 @@ pub fn paged_attention(backend: &Backend, input: &AttentionInput<'_>) -> Result<
     let (rows, q_heads, dim) = check_shapes(input)?;
     check_layer(input.arena, input.layout, input.layer_in_page)?;
     check_numbers(input)?;
+    #[cfg(feature = "kernels")]
+    if let (Backend::Device(device), Some(_)) = (backend, input.prepared) {
+        // The step's plan was made of checked sequences; another look in each layer would outlast the layer.
+        return super::device::paged_attention(device, input);
+    }
     for index in 0..input.sequences.len() {
         check_sequence(input, index)?;
     }

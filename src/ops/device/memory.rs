@@ -79,25 +79,25 @@ impl<T> Packed<T> {
 
 /// An element of lists that go over to a device.
 pub(in crate::ops) trait Packable: Element {
-    /// Appends it as words, the lower first.
-    fn pack(self, words: &mut Vec<u32>);
+    /// Appends a list as words, the lower of an element first.
+    fn pack(list: &[Self], words: &mut Vec<u32>);
 }
 
 impl Packable for u32 {
-    fn pack(self, words: &mut Vec<u32>) {
-        words.push(self);
+    fn pack(list: &[Self], words: &mut Vec<u32>) {
+        words.extend_from_slice(list);
     }
 }
 
 impl Packable for u64 {
-    fn pack(self, words: &mut Vec<u32>) {
-        words.extend([self as u32, (self >> 32) as u32]);
+    fn pack(list: &[Self], words: &mut Vec<u32>) {
+        words.extend(list.iter().flat_map(|&element| [element as u32, (element >> 32) as u32]));
     }
 }
 
 impl Packable for f32 {
-    fn pack(self, words: &mut Vec<u32>) {
-        words.push(self.to_bits());
+    fn pack(list: &[Self], words: &mut Vec<u32>) {
+        words.extend(list.iter().map(|element| element.to_bits()));
     }
 }
 
@@ -112,8 +112,7 @@ impl Parcel {
     pub(super) fn add<T: Packable>(&mut self, list: &[T]) -> Packed<T> {
         self.words.resize(self.words.len().next_multiple_of(STEP_WORDS), 0);
         let place = Packed { word: self.words.len(), len: list.len(), element: PhantomData };
-        self.words.reserve(place.words());
-        list.iter().for_each(|&element| element.pack(&mut self.words));
+        T::pack(list, &mut self.words);
         place
     }
 

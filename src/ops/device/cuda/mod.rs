@@ -10,7 +10,9 @@ pub(in crate::ops) use pool::CudaPool;
 use crate::ops::OpError;
 use candle_core::{
     CudaDevice,
-    cuda::cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr},
+    cuda::cudarc::driver::{
+        CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, result, sys,
+    },
 };
 use longwick_kernels::{CudaKernels, Stream};
 use std::sync::Arc;
@@ -34,6 +36,7 @@ impl CudaPlace {
         // SAFETY: all that is made of this device lives on its one stream, so that nothing is left to events.
         unsafe { device.disable_event_tracking() };
         let stream = device.cuda_stream();
+        keep_freed_memory(stream.context(), ordinal).map_err(|error| refused(ordinal, error.to_string()))?;
         let capability =
             stream.context().compute_capability().map_err(|error| refused(ordinal, error.to_string()))?;
         let kernels = Arc::new(CudaKernels::load(stream.context())?);
@@ -71,6 +74,19 @@ impl CudaPlace {
     pub(super) fn allocate<T: DeviceRepr>(&self, len: usize) -> Result<CudaSlice<T>, OpError> {
         // SAFETY: `Output` and workspaces are filled by the launch that they are allocated for.
         unsafe { self.stream.alloc(len.max(1)) }.map_err(|error| self.refused(error))
+    }
+}
+
+/// Lets the driver's pool keep what tensors free: by default it goes back to the system whenever the stream is waited for, once a step.
+fn keep_freed_memory(context: &CudaContext, ordinal: usize) -> Result<(), DriverError> {
+    context.bind_to_thread()?;
+    let mut threshold = u64::MAX;
+    let attribute = sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    let device = result::device::get(ordinal as i32)?;
+    // SAFETY: the device is the driver's, the pool is the device's, and the attribute is a 64-bit number.
+    unsafe {
+        let pool = result::device::get_default_mem_pool(device)?;
+        result::mem_pool::set_attribute(pool, attribute, (&raw mut threshold).cast())
     }
 }
 
