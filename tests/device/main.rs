@@ -22,6 +22,7 @@ mod drawn;
 mod gguf_file;
 mod invariance;
 #[path = "../parity/llama_gguf.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod llama_gguf;
 mod parity;
 mod record;
