@@ -170,7 +170,9 @@ times() {
     "$dir/longwick" bench attention --timings "$timings" --card "$card" --json >"$out/times.json"
     step synthetic_checkpoint 60 "$dir/synthetic_checkpoint" "$out/synthetic" 4
     step times_prefill 120 bash -c \
-        "'$dir/longwick' bench prefill -m '$out/synthetic' --device cuda --kv-dtype bf16 --chunk 2048 --lengths 8192,32768 --json >'$out/prefill.json'"
+        "'$dir/longwick' bench prefill -m '$out/synthetic' --device cuda --kv-dtype bf16 --chunk 2048 --lengths 8192,32768 --card '$card' --json >'$out/prefill.json'"
+    # Of the stack of layers: one line a length.
+    sed -n 's/^ *"\(length\|seconds\|tokens_per_second\|floor_seconds\)": \([0-9.]*\).*/\1 \2/p' "$out/prefill.json" | paste -d ' ' - - - -
     rm -rf "$out/synthetic"
 }
 

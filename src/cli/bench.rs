@@ -12,6 +12,7 @@ use super::model_args::{ModelArgs, with_option};
 use super::watched::{Progress, Watched};
 use super::{CliError, CliResult, Outcome};
 use crate::engine::{Engine, EngineOptions, GenerateParams, Request, RequestKind};
+use crate::ops::roofline::Card;
 use crate::tasks::Inference;
 use crate::weights::Quantization;
 
@@ -32,8 +33,9 @@ enum What {
     /// Time to compute prompts of given lengths, nothing cached
     #[command(after_help = "Examples:
   longwick bench prefill -m smollm2-135m
-  longwick bench prefill -m gemma3-270m --lengths 512,4096 --runs 5 --json")]
-    Prefill(MeasureArgs),
+  longwick bench prefill -m gemma3-270m --lengths 512,4096 --runs 5 --json
+  longwick bench prefill -m qwen3-8b --device cuda --kv-dtype bf16 --chunk 2048 --lengths 32768 --card rtx-4090")]
+    Prefill(PrefillArgs),
     /// Time per new token after prompts of given lengths
     #[command(after_help = "Examples:
   longwick bench decode -m smollm2-135m --lengths 0,4096
@@ -48,6 +50,15 @@ enum What {
     #[command(after_help = "Examples:
   longwick bench restore -m gemma3-270m --lengths 8192,32000 --runs 1")]
     Restore(RestoreArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct PrefillArgs {
+    #[command(flatten)]
+    measure: MeasureArgs,
+    /// Print beside each time the least that this card needs for it; of a dense model, as if in bf16
+    #[arg(long, value_parser = super::bench_attention::card)]
+    card: Option<&'static Card>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -80,6 +91,9 @@ struct Measurement {
     length: usize,
     seconds: f64,
     tokens_per_second: f64,
+    /// The least time that the named card needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor_seconds: Option<f64>,
     peak_memory_bytes: Option<u64>,
 }
 
@@ -88,9 +102,9 @@ struct Measurement {
 /// # Errors
 /// Whatever is wrong with the model or the lengths.
 pub fn run(args: BenchArgs) -> CliResult {
-    let (phase, args) = match args.what {
-        What::Prefill(args) => (Phase::Prefill, args),
-        What::Decode(args) => (Phase::Decode, args),
+    let (phase, args, card) = match args.what {
+        What::Prefill(args) => (Phase::Prefill, args.measure, args.card),
+        What::Decode(args) => (Phase::Decode, args, None),
         What::Attention(args) => return super::bench_attention::run(&args),
         What::Restore(args) => return super::bench_restore::run(&args),
     };
@@ -109,11 +123,21 @@ pub fn run(args: BenchArgs) -> CliResult {
     let progress = Progress::new("runs", args.lengths.len() * args.runs.get());
     let mut results = Vec::new();
     for (place, &length) in args.lengths.iter().enumerate() {
-        let measurement = measure(&mut engine, &progress, phase, (place, length), &args)?;
+        let floor = |card| {
+            let options = &args.model.engine;
+            let steps = (length, options.chunk.get());
+            super::bench_floor::prefill_seconds(engine.config(), options.kv_dtype.into(), steps, card)
+        };
+        let floor_seconds = card.map(floor).transpose()?;
+        let measurement =
+            Measurement { floor_seconds, ..measure(&mut engine, &progress, phase, (place, length), &args)? };
         if !args.json {
             let (seconds, rate) = (measurement.seconds, measurement.tokens_per_second);
+            let floor = card.zip(floor_seconds).map_or(String::new(), |(card, floor)| {
+                format!(", {:.1} times the {floor:.3} s that {} needs at least", seconds / floor, card.name)
+            });
             progress.print(|| {
-                out_line!("{phase:?} {length:>7} tokens: {seconds:>9.3} s, {rate:>8.1} tokens/s")
+                out_line!("{phase:?} {length:>7} tokens: {seconds:>9.3} s, {rate:>8.1} tokens/s{floor}")
             })?;
         }
         results.push(measurement);
@@ -172,6 +196,7 @@ fn measure(
         length,
         seconds: best,
         tokens_per_second: tokens as f64 / best,
+        floor_seconds: None,
         peak_memory_bytes: peak_memory(),
     })
 }

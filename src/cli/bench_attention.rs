@@ -52,7 +52,8 @@ fn context(text: &str) -> Result<usize, String> {
     if tokens <= MOST { Ok(tokens) } else { Err(format!("{tokens} tokens are more than {MOST}")) }
 }
 
-fn card(name: &str) -> Result<&'static Card, String> {
+/// A card by its name.
+pub(super) fn card(name: &str) -> Result<&'static Card, String> {
     let names = Card::ALL.map(|card| card.name).join(", ");
     Card::named(name).ok_or_else(|| format!("it is one of {names}"))
 }
@@ -119,12 +120,16 @@ fn config(cache: &ModelCache, name: &str) -> Result<ModelConfig, CliError> {
 }
 
 /// What the layers of one kind of attention share: their number, and one's work.
-type Kind = (u64, AttentionWork);
+pub(super) type Kind = (u64, AttentionWork);
 
 /// The kinds of attention among the first `layers` layers.
-fn kinds(config: &ModelConfig, layers: usize, cache: &str) -> Vec<Kind> {
+pub(super) fn kinds(config: &ModelConfig, layers: usize, cache: &str) -> Vec<Kind> {
     // fp8 has one f32 scale a token and head.
-    let (cache_bytes, scale_bytes) = if cache == "fp8" { (1, 4) } else { (2, 0) };
+    let (cache_bytes, scale_bytes) = match cache {
+        "fp8" => (1, 4),
+        "f32" => (4, 0),
+        _ => (2, 0),
+    };
     let mut kinds: Vec<Kind> = Vec::new();
     for layer in (0..layers).filter(|&layer| config.recurrent_layer(layer).is_none()) {
         let heads = config.kv_heads(layer);
@@ -146,9 +151,17 @@ fn kinds(config: &ModelConfig, layers: usize, cache: &str) -> Vec<Kind> {
 }
 
 /// Layers of these kinds, and what they cost together.
-fn total(kinds: &[Kind], cost: impl Fn(&AttentionWork) -> Cost) -> (u64, Cost) {
+pub(super) fn total(kinds: &[Kind], cost: impl Fn(&AttentionWork) -> Cost) -> (u64, Cost) {
     let layers = kinds.iter().map(|(count, _)| count).sum();
     (layers, kinds.iter().map(|(count, work)| cost(work).repeated(*count)).sum())
+}
+
+/// Elements of a head that rotate; the rest stays where it is.
+pub(super) fn rotated(config: &ModelConfig, work: &AttentionWork) -> usize {
+    match work.window {
+        None => config.rope.rotary_dim,
+        Some(_) => config.rope_sliding.rotary_dim,
+    }
 }
 
 fn model_rows(args: &AttentionArgs, name: &str, config: &ModelConfig, context: usize) -> Vec<Row> {
@@ -161,11 +174,7 @@ fn model_rows(args: &AttentionArgs, name: &str, config: &ModelConfig, context: u
             rows.push(Row { model, context, past_limit, kernel, phase, layers, cost, floor_seconds, bound });
         }
     };
-    // Of a head that rotates in part the rest stays where it is.
-    let rotated = |work: &AttentionWork| match work.window {
-        None => config.rope.rotary_dim,
-        Some(_) => config.rope_sliding.rotary_dim,
-    };
+    let rotated = |work: &AttentionWork| rotated(config, work);
     let all = kinds(config, config.num_layers(), &args.cache);
     let own = kinds(config, config.num_own_kv_layers(), &args.cache);
     let (full, sliding): (Vec<Kind>, Vec<Kind>) = all.iter().partition(|(_, work)| work.window.is_none());

@@ -19,6 +19,7 @@ macro_rules! err_line {
 
 pub mod bench;
 mod bench_attention;
+mod bench_floor;
 mod bench_restore;
 mod bench_timings;
 mod columns;

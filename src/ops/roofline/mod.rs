@@ -191,6 +191,16 @@ impl AttentionWork {
     }
 }
 
+/// The product of `tokens` rows of `inputs` elements with a weight of `outputs` rows, on tensor cores; weights of two bytes an element.
+pub fn linear(tokens: usize, inputs: usize, outputs: usize, activation_bytes: usize) -> Cost {
+    let weights = (inputs * outputs) as u64;
+    Cost {
+        bytes: 2 * weights + (tokens * (inputs + outputs) * activation_bytes) as u64,
+        tensor_flops: 2 * tokens as u64 * weights,
+        ..Cost::default()
+    }
+}
+
 /// `rms_norm` over `tokens` rows of `width` elements, the sum with the residual stream included: two inputs, two outputs.
 pub fn rms_norm_with_residual(tokens: usize, width: usize, activation_bytes: usize) -> Cost {
     let elements = (tokens * width) as u64;
