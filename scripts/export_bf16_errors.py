@@ -4,7 +4,7 @@
 Needs torch and transformers; CI never runs it. For each checkpoint, transformers' own forward pass with weights and activations in
 bf16 and eager attention, beside the f32 logits of its `reference.json`:
 
-    python3 scripts/export_bf16_errors.py [--out tests/fixtures/tiny/bf16.json] NAME=FOLDER ...
+    python3 scripts/export_bf16_errors.py [--out tests/fixtures/bf16.json] NAME=FOLDER ...
 
     {"transformers", "torch", "errors": {NAME: [{"worst", "mean"} of each case]}}
 
@@ -31,7 +31,7 @@ def errors(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/fixtures/tiny/bf16.json"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/fixtures/bf16.json"))
     parser.add_argument("checkpoints", nargs="+", metavar="NAME=FOLDER")
     arguments = parser.parse_args()
     pairs = [checkpoint.split("=", 1) for checkpoint in arguments.checkpoints]

@@ -68,7 +68,7 @@ fn check_bf16(folder: &Path, name: &str) {
     struct Plain {
         errors: BTreeMap<String, Vec<Error>>,
     }
-    let plain = std::fs::read_to_string(assets::own_fixture("bf16.json")).unwrap();
+    let plain = std::fs::read_to_string(assets::fixtures("bf16.json")).unwrap();
     let plain: Plain = serde_json::from_str(&plain).unwrap();
     let found = errors(folder, folder, KvDtype::Bf16);
     println!("{name}: {found:?}, plain bf16 {:?}", plain.errors[name]);
