@@ -10,8 +10,12 @@ namespace longwick {
 // Heads (of keys, or of values) a block: one a warp.
 constexpr std::uint32_t KV_WRITE_WARPS = 4;
 
-// What one stored fp8 step is worth for a head whose greatest magnitude is `magnitude`. A head of zeros keeps 1.
-LONGWICK_DEVICE float fp8_scale(float magnitude) { return magnitude > 0.0f ? magnitude / 448.0f : 1.0f; }
+// What one stored fp8 step is worth for a head whose greatest magnitude is `magnitude`: 1 where the quotient is 0, for a head of zeros
+// or of numbers too small to divide, which then are stored as zeros.
+LONGWICK_DEVICE float fp8_scale(float magnitude) {
+    const float scale = magnitude / 448.0f;
+    return scale > 0.0f ? scale : 1.0f;
+}
 
 // One warp writes one head of one token: to a cache of the same or another float type by rounding, to fp8 by a scale of its own.
 template <class T, class Cached>

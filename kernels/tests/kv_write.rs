@@ -108,6 +108,19 @@ fn each_type_is_written_to_each_cache() {
 }
 
 #[test]
+fn a_head_too_small_for_an_fp8_scale_is_stored_as_zeros() {
+    let layout = KvLayout::packed(Dtype::Fp8E4m3, 1, 16, 1, 16);
+    let mut head = [0f32; 16];
+    head[3] = 1e-44;
+    let bytes = write(&mut stream(Order::Forward), &head, &head, &[0], &layout);
+    let scales = layout.scales.expect("fp8");
+    for (codes, scale) in [(layout.keys, scales.keys), (layout.values, scales.values)] {
+        assert_eq!(bytes[codes..codes + 16], [0; 16]);
+        assert_eq!(bytes[scale..scale + 4], 1f32.to_le_bytes());
+    }
+}
+
+#[test]
 fn a_slot_past_the_pool_is_refused() {
     let layout = KvLayout::packed(Dtype::F32, 2, 16, 1, 16);
     let (rows, mut pool) = (vec![0f32; 16], vec![0u8; layout.pool_bytes() + 16]);
