@@ -37,11 +37,8 @@ impl Case {
 
     /// Bytes of keys and values that the last row sees.
     fn bytes(&self, dtype: KvDtype) -> f64 {
-        let element = match dtype {
-            KvDtype::F32 => 4,
-            KvDtype::Bf16 => 2,
-        };
-        (2 * self.visible(self.rows - 1) * self.dim * self.kv_heads * element) as f64
+        let head = self.dim * dtype.element_bytes() + dtype.scale_bytes();
+        (2 * self.visible(self.rows - 1) * self.kv_heads * head) as f64
     }
 }
 
@@ -146,7 +143,7 @@ fn main() {
     for case in
         cases.iter().filter(|case| filter.as_ref().is_none_or(|filter| case.name.contains(filter.as_str())))
     {
-        for dtype in [KvDtype::F32, KvDtype::Bf16] {
+        for dtype in KvDtype::ALL {
             measure(&backend, case, dtype);
         }
     }

@@ -126,7 +126,7 @@ pub fn run(args: BenchArgs) -> CliResult {
         let floor = |card| {
             let options = &args.model.engine;
             let steps = (length, options.chunk.get());
-            super::bench_floor::prefill_seconds(engine.config(), options.kv_dtype.into(), steps, card)
+            super::bench_floor::prefill_seconds(engine.config(), options.kv_dtype, steps, card)
         };
         let floor_seconds = card.map(floor).transpose()?;
         let measurement =

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::columns::align;
+use super::model_args::kv_dtype_parser;
 use super::{CliError, CliResult, Outcome};
 use crate::model::ModelConfig;
+use crate::ops::KvDtype;
 use crate::ops::roofline::{AttentionWork, Bound, Card, Cost, gated, rms_norm_with_residual};
 use crate::weights::fetch::{FetchSettings, ModelCache};
 
@@ -32,8 +34,8 @@ pub(super) struct AttentionArgs {
     #[arg(long, default_value = "rtx-4090", value_parser = card)]
     card: &'static Card,
     /// Element type of cached keys and values
-    #[arg(long, default_value = "bf16", value_parser = ["bf16", "fp8"])]
-    cache: String,
+    #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = kv_dtype_parser(&[KvDtype::Bf16, KvDtype::Fp8]))]
+    cache: KvDtype,
     /// Tokens a prefill step
     #[arg(long, default_value = "2048", value_parser = clap::value_parser!(u32).range(1..))]
     chunk: u32,
@@ -123,13 +125,7 @@ fn config(cache: &ModelCache, name: &str) -> Result<ModelConfig, CliError> {
 pub(super) type Kind = (u64, AttentionWork);
 
 /// The kinds of attention among the first `layers` layers.
-pub(super) fn kinds(config: &ModelConfig, layers: usize, cache: &str) -> Vec<Kind> {
-    // fp8 has one f32 scale a token and head.
-    let (cache_bytes, scale_bytes) = match cache {
-        "fp8" => (1, 4),
-        "f32" => (4, 0),
-        _ => (2, 0),
-    };
+pub(super) fn kinds(config: &ModelConfig, layers: usize, cache: KvDtype) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     for layer in (0..layers).filter(|&layer| config.recurrent_layer(layer).is_none()) {
         let heads = config.kv_heads(layer);
@@ -139,8 +135,8 @@ pub(super) fn kinds(config: &ModelConfig, layers: usize, cache: &str) -> Vec<Kin
             head_dim: heads.head_dim,
             window: config.layer_windows[layer].map(|window| window as usize),
             activation_bytes: 2,
-            cache_bytes,
-            scale_bytes,
+            cache_bytes: cache.element_bytes(),
+            scale_bytes: cache.scale_bytes(),
         };
         match kinds.iter_mut().find(|(_, kind)| *kind == work) {
             Some((count, _)) => *count += 1,
@@ -175,8 +171,8 @@ fn model_rows(args: &AttentionArgs, name: &str, config: &ModelConfig, context: u
         }
     };
     let rotated = |work: &AttentionWork| rotated(config, work);
-    let all = kinds(config, config.num_layers(), &args.cache);
-    let own = kinds(config, config.num_own_kv_layers(), &args.cache);
+    let all = kinds(config, config.num_layers(), args.cache);
+    let own = kinds(config, config.num_own_kv_layers(), args.cache);
     let (full, sliding): (Vec<Kind>, Vec<Kind>) = all.iter().partition(|(_, work)| work.window.is_none());
     for (kernel, kinds) in [("full attention", full), ("sliding attention", sliding)] {
         add(kernel, "prefill", total(&kinds, |work| work.prefill(context, args.chunk as usize)));

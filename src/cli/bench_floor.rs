@@ -28,16 +28,15 @@ pub(super) fn prefill_seconds(
             chunks().map(|rows| products(config, layer, rows).map(floor).iter().sum::<f64>()).sum::<f64>()
         })
         .sum();
-    let cache = if kv_dtype == KvDtype::F32 { "f32" } else { "bf16" };
-    let all = kinds(config, config.num_layers(), cache);
+    let all = kinds(config, config.num_layers(), kv_dtype);
     let of_kinds = |kinds: &[Kind], cost: &dyn Fn(&crate::ops::roofline::AttentionWork) -> Cost| {
         floor(total(kinds, cost).1)
     };
     let attention = of_kinds(&all, &|work| match kv_dtype {
-        KvDtype::Bf16 => work.prefill(tokens, chunk),
+        KvDtype::Bf16 | KvDtype::Fp8 => work.prefill(tokens, chunk),
         KvDtype::F32 => on_vector_units(work.prefill(tokens, chunk)),
     });
-    let own = kinds(config, config.num_own_kv_layers(), cache);
+    let own = kinds(config, config.num_own_kv_layers(), kv_dtype);
     let around = of_kinds(&own, &|work| work.kv_write(tokens))
         + of_kinds(&all, &|work| work.rope(tokens, rotated(config, work)))
         + floor(

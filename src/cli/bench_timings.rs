@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CliError;
 use super::columns::align;
+use crate::ops::KvDtype;
 use crate::ops::roofline::{AttentionWork, Card};
 
 /// A row of `time_kernels` or `time_sdpa.py`.
@@ -15,7 +16,7 @@ struct Timing {
     program: String,
     /// `prefill_chunk`, `decode` or `branches`.
     phase: String,
-    cache: String,
+    cache: KvDtype,
     q_heads: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -37,15 +38,14 @@ struct Row {
 
 impl Timing {
     fn beside(self, card: &Card) -> Row {
-        let (cache_bytes, scale_bytes) = if self.cache == "fp8" { (1, 4) } else { (2, 0) };
         let work = AttentionWork {
             q_heads: self.q_heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
             window: None,
             activation_bytes: 2,
-            cache_bytes,
-            scale_bytes,
+            cache_bytes: self.cache.element_bytes(),
+            scale_bytes: self.cache.scale_bytes(),
         };
         let cost = match self.branches {
             1 => work.prefill_chunk(self.context.saturating_sub(self.queries), self.context),
@@ -86,7 +86,7 @@ pub(super) fn print(files: &[PathBuf], card: &Card, json: bool) -> Result<(), Cl
         lines.push(vec![
             timing.program.clone(),
             timing.phase.clone(),
-            timing.cache.clone(),
+            timing.cache.to_string(),
             timing.head_dim.to_string(),
             timing.context.to_string(),
             timing.queries.to_string(),

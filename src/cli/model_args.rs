@@ -38,9 +38,9 @@ pub struct EngineArgs {
     /// files have them, and so does what is quantised already; the vocabulary projection gets at least six bits
     #[arg(long, value_name = "FORMAT", value_parser = quantization_parser())]
     pub quantize: Option<Quantization>,
-    /// Element type of cached keys and values; with bf16 attention on a GPU runs on tensor cores
-    #[arg(long, value_enum, default_value_t = KvDtypeArg::F32)]
-    pub kv_dtype: KvDtypeArg,
+    /// Element type of cached keys and values; with bf16 and fp8 attention on a GPU runs on tensor cores
+    #[arg(long, value_name = "TYPE", default_value_t, value_parser = kv_dtype_parser(&KvDtype::ALL))]
+    pub kv_dtype: KvDtype,
     /// Size of the KV pool, e.g. 2GiB [default: one context, half of the free memory at most]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub kv_memory: Option<u64>,
@@ -121,23 +121,6 @@ impl From<DeviceArg> for DeviceChoice {
     }
 }
 
-/// A KV element type by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum KvDtypeArg {
-    F32,
-    Bf16,
-}
-
-impl From<KvDtypeArg> for KvDtype {
-    fn from(argument: KvDtypeArg) -> Self {
-        match argument {
-            KvDtypeArg::F32 => Self::F32,
-            KvDtypeArg::Bf16 => Self::Bf16,
-        }
-    }
-}
-
 impl EngineArgs {
     /// The engine's options.
     ///
@@ -150,7 +133,7 @@ impl EngineArgs {
             device,
             threads: self.threads,
             quantization: self.quantize,
-            kv_dtype: self.kv_dtype.into(),
+            kv_dtype: self.kv_dtype,
             kv_pool_bytes: self.kv_memory,
             state_pool_bytes: self.state_memory,
             max_batch_tokens: self.chunk.get(),
@@ -205,6 +188,12 @@ impl ModelArgs {
 pub(super) fn quantization_parser() -> impl TypedValueParser<Value = Quantization> {
     PossibleValuesParser::new(Quantization::ALL.map(Quantization::name))
         .try_map(|name| name.parse::<Quantization>())
+}
+
+/// Element types of cached keys and values by name, likewise.
+pub(super) fn kv_dtype_parser(dtypes: &[KvDtype]) -> impl TypedValueParser<Value = KvDtype> + use<> {
+    let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<KvDtype>())
 }
 
 /// An engine's error, in the words of the command line.

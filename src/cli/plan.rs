@@ -4,9 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::model_args::{KvDtypeArg, parse_bytes, quantization_parser};
+use super::model_args::{kv_dtype_parser, parse_bytes, quantization_parser};
 use super::{CliResult, Outcome, counted};
 use crate::engine::{EngineOptions, Fit, GroupPlan, MemoryPlan, PlanRequest, StatePlan};
+use crate::ops::KvDtype;
 use crate::weights::Quantization;
 use crate::weights::fetch::ModelCache;
 
@@ -33,8 +34,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Element type of cached keys and values.
-    #[arg(long, value_enum, default_value_t = KvDtypeArg::F32)]
-    pub kv_dtype: KvDtypeArg,
+    #[arg(long, value_name = "TYPE", default_value_t, value_parser = kv_dtype_parser(&KvDtype::ALL))]
+    pub kv_dtype: KvDtype,
     /// Most tokens computed in one step.
     #[arg(long, value_name = "TOKENS", default_value = "512")]
     pub chunk: NonZeroUsize,
@@ -51,7 +52,7 @@ pub struct PlanArgs {
 
 pub(super) fn run(cache: &ModelCache, args: &PlanArgs) -> CliResult {
     let options = EngineOptions {
-        kv_dtype: args.kv_dtype.into(),
+        kv_dtype: args.kv_dtype,
         quantization: args.quantize,
         max_batch_tokens: args.chunk.get(),
         ..EngineOptions::default()

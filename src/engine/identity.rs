@@ -93,6 +93,5 @@ pub(super) fn digest(weights: &str, text: Option<&TextSide>) -> String {
 }
 
 pub(super) fn arithmetic(backend: &Backend, options: &EngineOptions) -> String {
-    let dtype = format!("{:?}", options.kv_dtype).to_lowercase();
-    format!("{} kv={dtype} longwick={}", backend.arithmetic(), env!("CARGO_PKG_VERSION"))
+    format!("{} kv={} longwick={}", backend.arithmetic(), options.kv_dtype, env!("CARGO_PKG_VERSION"))
 }

@@ -1,24 +1,68 @@
 //! Pages of cached keys and values: their element types, their layout, and the one byte arena they are drawn from.
 use super::{Backend, OpError, region::Region};
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt, str::FromStr};
 
 /// Element type of cached keys and values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvDtype {
     /// 4 bytes.
+    #[default]
     F32,
     /// 2 bytes, rounded to nearest even.
     Bf16,
+    /// 1 byte (e4m3), rounded to nearest even: a token's head of keys, or of values, in steps of its own, greatest magnitude / 448.
+    Fp8,
 }
 
 impl KvDtype {
+    /// Every type, most bytes first.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::Fp8];
+
+    /// The name that options take.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+        }
+    }
+
     /// Bytes an element.
     pub fn element_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::Bf16 => 2,
+            Self::Fp8 => 1,
         }
+    }
+
+    /// Bytes of the scale (f32) of a token's head of keys, or of values; 0 where there is none.
+    pub fn scale_bytes(self) -> usize {
+        match self {
+            Self::F32 | Self::Bf16 => 0,
+            Self::Fp8 => 4,
+        }
+    }
+}
+
+impl fmt::Display for KvDtype {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for KvDtype {
+    type Err = OpError;
+
+    /// # Errors
+    /// [`OpError::Value`] lists the names there are.
+    fn from_str(text: &str) -> Result<Self, OpError> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| OpError::Value {
+            argument: "kv_dtype",
+            expected: Self::ALL.map(Self::name).join(", "),
+            found: text.to_owned(),
+        })
     }
 }
 
@@ -36,7 +80,8 @@ pub(crate) const MAX_HEAD_DIM: usize = 512;
 /// # Layout on the CPU
 /// Layer by layer, and in a layer head by head:
 /// * keys as panels `[block_size / 16][head_dim][16]`: the operand of q.k, with keys across lanes;
-/// * then values `[block_size][value_stride]`, `value_stride` being `head_dim` rounded up to 16; the padding is never read into a result.
+/// * then values `[block_size][value_stride]`, `value_stride` being `head_dim` rounded up to 16; the padding is never read into a result;
+/// * then, for fp8, the keys' scales `[block_size]` and the values' scales `[block_size]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KvPageLayout {
     /// Tokens a block: a multiple of 16.
@@ -54,7 +99,7 @@ pub struct KvPageLayout {
 impl KvPageLayout {
     /// Bytes one page of this layout needs: a multiple of 64 for every layout that [`Self::validate`] accepts.
     pub fn page_bytes(&self) -> usize {
-        self.layers_per_page * self.kv_heads * self.head_elements() * self.dtype.element_bytes()
+        self.layers_per_page * self.kv_heads * self.head_bytes()
     }
 
     /// Checks what the operations rely on.
@@ -82,19 +127,29 @@ impl KvPageLayout {
         self.head_dim.next_multiple_of(16)
     }
 
-    /// Elements of one head's keys in a page.
-    pub(crate) fn key_elements(&self) -> usize {
-        self.block_size * self.head_dim
+    /// Bytes from a head's keys to its values.
+    pub(crate) fn values_offset(&self) -> usize {
+        self.block_size * self.head_dim * self.dtype.element_bytes()
     }
 
-    /// Elements of one head's keys and values in a page.
-    fn head_elements(&self) -> usize {
-        self.key_elements() + self.block_size * self.value_stride()
+    /// Bytes from a head's keys to the scales of its keys, if it has any.
+    pub(crate) fn key_scales_offset(&self) -> usize {
+        self.values_offset() + self.block_size * self.value_stride() * self.dtype.element_bytes()
     }
 
-    /// Elements from the page's start to the keys of `head` in layer `layer_in_page`; its values follow [`Self::key_elements`] later.
+    /// Bytes from a head's keys to the scales of its values, if it has any.
+    pub(crate) fn value_scales_offset(&self) -> usize {
+        self.key_scales_offset() + self.block_size * self.dtype.scale_bytes()
+    }
+
+    /// Bytes of one head in a page.
+    pub(crate) fn head_bytes(&self) -> usize {
+        self.value_scales_offset() + self.block_size * self.dtype.scale_bytes()
+    }
+
+    /// Bytes from the page's start to the keys of `head` in layer `layer_in_page`.
     pub(crate) fn head_offset(&self, layer_in_page: usize, head: usize) -> usize {
-        (layer_in_page * self.kv_heads + head) * self.head_elements()
+        (layer_in_page * self.kv_heads + head) * self.head_bytes()
     }
 }
 

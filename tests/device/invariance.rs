@@ -12,8 +12,9 @@ use crate::{assets, options};
 const LENGTH: usize = 300;
 /// Below the smallest vocabulary here.
 const VOCAB: usize = 259;
-const BOTH: [KvDtype; 2] = [KvDtype::F32, KvDtype::Bf16];
-const MODELS: [&str; 2] = ["qwen3", "gemma3"];
+/// Each with two types of keys and values; the kernels' own tests take every type with and without windows.
+const MODELS: [(&str, [KvDtype; 2]); 2] =
+    [("qwen3", [KvDtype::F32, KvDtype::Fp8]), ("gemma3", [KvDtype::Bf16, KvDtype::Fp8])];
 
 /// Logits on both sides of blocks, the window and a span, and a few tokens of output.
 fn questions(prompt: &[u32]) -> Vec<Request> {
@@ -34,8 +35,8 @@ fn plain(model: &str, kv_dtype: KvDtype, requests: &[Request]) -> Vec<Vec<u64>> 
 #[test]
 fn chunked() {
     let requests = questions(&tokens(1, LENGTH, VOCAB));
-    for model in MODELS {
-        for dtype in BOTH {
+    for (model, dtypes) in MODELS {
+        for dtype in dtypes {
             let expected = plain(model, dtype, &requests);
             for chunk in [7, 64] {
                 let found = run_all(&mut load(model, dtype, chunk, true), &requests);
@@ -50,8 +51,8 @@ fn beside_other_requests() {
     let prompt = tokens(2, LENGTH, VOCAB);
     let mut requests = vec![greedy_request(&tokens(3, 40, VOCAB), 12), greedy_request(&prompt[..90], 6)];
     requests.extend(questions(&prompt));
-    for model in MODELS {
-        for dtype in BOTH {
+    for (model, dtypes) in MODELS {
+        for dtype in dtypes {
             let expected = plain(model, dtype, &requests);
             let found = run_together(&mut load(model, dtype, 100, false), &requests);
             assert_same(&found, &expected, &format!("{model}, {dtype:?}"));
@@ -69,8 +70,8 @@ fn branches_decoding_together() {
         [greedy_request(&prompt, 8), Request::new(prompt, RequestKind::Score { continuations })]
     };
     let requests: Vec<Request> = (5..8).flat_map(branch).collect();
-    for model in MODELS {
-        for dtype in BOTH {
+    for (model, dtypes) in MODELS {
+        for dtype in dtypes {
             let expected = plain(model, dtype, &requests);
             let mut engine = load(model, dtype, 128, true);
             engine.run(Request { boundaries: vec![LENGTH], ..greedy_request(&history, 1) }).unwrap();
@@ -84,8 +85,8 @@ fn branches_decoding_together() {
 #[test]
 fn forked_sessions() {
     let history = tokens(9, LENGTH, VOCAB);
-    for model in MODELS {
-        for dtype in BOTH {
+    for (model, dtypes) in MODELS {
+        for dtype in dtypes {
             let mut engine = load(model, dtype, 128, true);
             let session = engine.open_session(&history).unwrap();
             let fork = engine.fork_session(&session, LENGTH).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use longwick::engine::{Request, RequestKind, RequestOutput};
+use longwick::engine::{EngineOptions, Request, RequestKind, RequestOutput};
 use longwick::ops::{DeviceChoice, KvDtype};
 use longwick::tokenizer::SpecialTokens;
 use serde::Deserialize;
@@ -25,27 +25,43 @@ struct Error {
     mean: f64,
 }
 
-/// Errors of the short cases in `folder`.
-fn errors(model: &Path, folder: &Path, kv_dtype: KvDtype) -> Vec<Error> {
-    let mut engine = assets::load(model, options(accelerator(), kv_dtype, 128));
-    let error = |case: &Case| {
+fn short_cases(folder: &Path) -> Vec<Case> {
+    let short: Vec<Case> = cases(folder).into_iter().filter(|case| case.token_ids.len() <= LONGEST).collect();
+    assert!(short.len() > 1, "{}: no cases", folder.display());
+    short
+}
+
+/// Log-probabilities of all tokens after each case's last, by id.
+fn logprobs(model: &Path, options: EngineOptions, cases: &[Case]) -> Vec<Vec<f64>> {
+    let mut engine = assets::load(model, options);
+    let one = |case: &Case| {
         let (last, vocab) = (case.token_ids.len() - 1, case.last_logits.len());
         let kind = RequestKind::Logits { positions: vec![last], top: vocab };
         let output = engine.run(Request::new(case.token_ids.clone(), kind)).unwrap().output;
         let RequestOutput::Logits(found) = output else { panic!("{output:?}") };
-        assert_eq!(found[0].ids.len(), vocab, "{}", folder.display());
-        let expected = log_softmax(&case.last_logits);
-        let pairs = found[0].ids.iter().zip(&found[0].logprobs);
-        let errors: Vec<f64> =
-            pairs.map(|(&id, &found)| (f64::from(found) - expected[id as usize]).abs()).collect();
-        let squares: f64 = errors.iter().map(|error| error * error).sum();
-        let worst = errors.iter().copied().fold(0.0, f64::max);
-        Error { worst, mean: (squares / vocab as f64).sqrt() }
+        assert_eq!(found[0].ids.len(), vocab, "{}", model.display());
+        let mut by_id = vec![f64::NAN; vocab];
+        for (&id, &found) in found[0].ids.iter().zip(&found[0].logprobs) {
+            by_id[id as usize] = f64::from(found);
+        }
+        by_id
     };
-    let cases = cases(folder);
-    let short: Vec<&Case> = cases.iter().filter(|case| case.token_ids.len() <= LONGEST).collect();
-    assert!(short.len() > 1, "{}: no cases", folder.display());
-    short.into_iter().map(error).collect()
+    cases.iter().map(one).collect()
+}
+
+fn error(found: &[f64], expected: &[f64]) -> Error {
+    let errors: Vec<f64> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
+    assert!(errors.iter().all(|error| error.is_finite()), "{errors:?}");
+    let squares: f64 = errors.iter().map(|error| error * error).sum();
+    let worst = errors.iter().copied().fold(0.0, f64::max);
+    Error { worst, mean: (squares / errors.len() as f64).sqrt() }
+}
+
+/// Errors of the short cases in `folder` against their reference.
+fn errors(model: &Path, folder: &Path, options: EngineOptions) -> Vec<Error> {
+    let cases = short_cases(folder);
+    let found = logprobs(model, options, &cases);
+    found.iter().zip(&cases).map(|(found, case)| error(found, &log_softmax(&case.last_logits))).collect()
 }
 
 /// Prompts of 1 to 300 tokens with f32 keys and values.
@@ -54,29 +70,44 @@ fn check_f32(folder: &Path) {
 }
 
 fn check_model_f32(model: &Path, folder: &Path) {
-    let found = errors(model, folder, KvDtype::F32);
+    let found = errors(model, folder, options(accelerator(), KvDtype::F32, 128));
     println!("{}: {found:?}", folder.display());
     for Error { worst, .. } in found {
         assert!(worst <= TOLERANCE, "{}: off by {worst:.2e}", folder.display());
     }
 }
 
-/// With bf16 keys, values and attention the error may be twice that of transformers in bf16, which
-/// `scripts/export_bf16_errors.py` measured under this name.
-fn check_bf16(folder: &Path, name: &str) {
+/// Errors of transformers in bf16, which `scripts/export_bf16_errors.py` measured under this name.
+fn plain_bf16(name: &str) -> Vec<Error> {
     #[derive(Deserialize)]
     struct Plain {
         errors: BTreeMap<String, Vec<Error>>,
     }
     let plain = std::fs::read_to_string(assets::fixtures("bf16.json")).unwrap();
-    let plain: Plain = serde_json::from_str(&plain).unwrap();
-    let found = errors(folder, folder, KvDtype::Bf16);
-    println!("{name}: {found:?}, plain bf16 {:?}", plain.errors[name]);
-    assert_eq!(found.len(), plain.errors[name].len(), "{name}");
-    for (found, plain) in found.iter().zip(&plain.errors[name]) {
-        assert!(found.worst <= 2.0 * plain.worst, "{name}: {found:?}, plain bf16 {plain:?}");
-        assert!(found.mean <= 2.0 * plain.mean, "{name}: {found:?}, plain bf16 {plain:?}");
+    let mut plain: Plain = serde_json::from_str(&plain).unwrap();
+    plain.errors.remove(name).unwrap()
+}
+
+fn assert_at_most_twice(what: &str, found: &[Error], plain: &[Error]) {
+    println!("{what}: {found:?}, plain {plain:?}");
+    assert_eq!(found.len(), plain.len(), "{what}");
+    for (found, plain) in found.iter().zip(plain) {
+        assert!(found.worst <= 2.0 * plain.worst, "{what}: {found:?}, plain {plain:?}");
+        assert!(found.mean <= 2.0 * plain.mean, "{what}: {found:?}, plain {plain:?}");
     }
+}
+
+/// With bf16 keys, values and products the error may be twice plain bf16's. With fp8 keys and values, and products in bf16, it may be
+/// twice what plain bf16 and the CPU, whose products of the same keys and values are f32, are off together.
+fn check_bf16(folder: &Path, name: &str) {
+    let of = |device, kv_dtype| errors(folder, folder, options(device, kv_dtype, 128));
+    let mut plain = plain_bf16(name);
+    assert_at_most_twice(&format!("{name} in bf16"), &of(accelerator(), KvDtype::Bf16), &plain);
+    for (plain, fp8) in plain.iter_mut().zip(of(DeviceChoice::Cpu, KvDtype::Fp8)) {
+        plain.worst += fp8.worst;
+        plain.mean += fp8.mean;
+    }
+    assert_at_most_twice(&format!("{name} in fp8"), &of(accelerator(), KvDtype::Fp8), &plain);
 }
 
 fn shared(name: &str) -> Option<PathBuf> {

@@ -39,6 +39,7 @@ fn plans_are_what_engines_report() {
     for path in checkpoints() {
         check_report(&path, options(KvDtype::F32, 512));
         check_report(&path, options(KvDtype::Bf16, 64));
+        check_report(&path, options(KvDtype::Fp8, 100));
     }
     for (_, file) in REAL {
         let Some(path) = assets::real_model(file) else { continue };

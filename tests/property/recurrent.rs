@@ -30,7 +30,7 @@ fn chunk_sizes() {
     let prompt = tokens(201, 700, VOCAB);
     let requests = questions(&prompt);
     for path in models() {
-        for dtype in [KvDtype::F32, KvDtype::Bf16] {
+        for dtype in [KvDtype::F32, KvDtype::Fp8] {
             let expected = plain(&path, dtype, &requests);
             for (threads, chunk) in [(1, 1), (2, 7), (2, 16), (1, 64), (2, 300)] {
                 let found = run_all(&mut assets::load(&path, options(dtype, threads, chunk)), &requests);

@@ -5,8 +5,8 @@ use longwick::ops::KvDtype;
 
 use crate::assets;
 use crate::support::{
-    OWN, Random, assert_same, bits, generate, greedy_request, logits_request, options, plain, prefix_unit,
-    run, tokens,
+    OWN, Random, assert_same, bits, generate, greedy_request, logits_request, options, own_with_dtypes,
+    plain, prefix_unit, run, tokens,
 };
 
 const VOCAB: usize = 259;
@@ -25,8 +25,8 @@ fn check_branch(engine: &mut Engine, branch: &Session, path: &std::path::Path, d
 #[test]
 fn forks_at_random_positions_and_at_the_end() {
     let history = tokens(31, HISTORY, VOCAB);
-    for path in OWN.map(assets::own_fixture) {
-        for dtype in [KvDtype::F32, KvDtype::Bf16] {
+    for (path, dtypes) in own_with_dtypes() {
+        for dtype in dtypes {
             let mut random = Random::new(32);
             let mut engine = assets::load(&path, options(dtype, 2, 170));
             let session = engine.open_session(&history).unwrap();

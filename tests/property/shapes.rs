@@ -14,10 +14,9 @@ use crate::support::{
 
 const VOCAB: usize = 259;
 
-/// The drawn checkpoints, each with a type of cached keys and values: both types come up in each family.
+/// The drawn checkpoints, each with a type of cached keys and values: two types come up in each family.
 pub fn shapes() -> impl Iterator<Item = (PathBuf, KvDtype)> {
-    let dtypes = [KvDtype::F32, KvDtype::Bf16].into_iter().cycle();
-    SHAPES.iter().map(|name| drawn_fixture(name)).zip(dtypes)
+    SHAPES.iter().map(|name| drawn_fixture(name)).zip(KvDtype::ALL.into_iter().cycle())
 }
 
 /// A question about the positions of all edges, and a generation.

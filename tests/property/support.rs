@@ -1,7 +1,7 @@
 //! Prompts, engines and the bits of a result.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longwick::decode::SamplingParams;
 use longwick::engine::{
@@ -45,6 +45,12 @@ impl Random {
 pub fn tokens(seed: u64, length: usize, vocab: usize) -> Vec<u32> {
     let mut random = Random::new(seed);
     (0..length).map(|_| (3 + random.below(vocab - 3)) as u32).collect()
+}
+
+/// The checkpoints of [`OWN`], each with two types of cached keys and values: a type comes up with two of three neighbours.
+pub fn own_with_dtypes() -> impl Iterator<Item = (PathBuf, [KvDtype; 2])> {
+    let dtypes = |index: usize| [KvDtype::ALL[index % 3], KvDtype::ALL[(index + 1) % 3]];
+    OWN.iter().enumerate().map(move |(index, name)| (crate::assets::own_fixture(name), dtypes(index)))
 }
 
 /// Options that the tests vary.

@@ -7,11 +7,10 @@ use longwick::ops::KvDtype;
 
 use crate::assets;
 use crate::support::{
-    LONG, OWN, assert_same, generate, greedy_request, load_with_blocks, logits_request, options, plain,
-    prefix_unit, questions, run, run_all, run_together, sampled, tokens,
+    LONG, OWN, assert_same, generate, greedy_request, load_with_blocks, logits_request, options,
+    own_with_dtypes, plain, prefix_unit, questions, run, run_all, run_together, sampled, tokens,
 };
 
-const BOTH: [KvDtype; 2] = [KvDtype::F32, KvDtype::Bf16];
 /// Below the smallest vocabulary here.
 const VOCAB: usize = 259;
 
@@ -34,8 +33,8 @@ pub fn shared() -> Vec<PathBuf> {
 fn chunk_sizes_and_threads() {
     let prompt = tokens(1, LONG, VOCAB);
     let requests = questions(&prompt);
-    for path in OWN.map(assets::own_fixture) {
-        for dtype in BOTH {
+    for (path, dtypes) in own_with_dtypes() {
+        for dtype in dtypes {
             let expected = plain(&path, dtype, &requests);
             for (threads, chunk) in [(2, 512), (1, 7), (2, 16), (1, 64), (2, 64), (1, 300), (2, 300)] {
                 let found = run_all(&mut assets::load(&path, options(dtype, threads, chunk)), &requests);
@@ -63,8 +62,8 @@ fn chunk_sizes_on_shared_checkpoints() {
 fn one_token_a_step() {
     let prompt = tokens(3, 300, VOCAB);
     let requests = questions(&prompt);
-    for path in OWN.map(assets::own_fixture) {
-        for dtype in BOTH {
+    for (path, dtypes) in own_with_dtypes() {
+        for dtype in dtypes {
             let expected = plain(&path, dtype, &requests);
             let found = run_all(&mut assets::load(&path, options(dtype, 2, 1)), &requests);
             assert_same(&found, &expected, &format!("{}, {dtype:?}", path.display()));
@@ -98,8 +97,8 @@ fn beside_other_requests() {
     requests.extend(questions(&prompt));
     requests.push(greedy_request(&[&prompt[..1_200], &tokens(8, 30, VOCAB)[..]].concat(), 20));
     requests.push(logits_request(&tokens(9, 1, VOCAB), &[0], 50));
-    for path in OWN.map(assets::own_fixture) {
-        for dtype in BOTH {
+    for (path, dtypes) in own_with_dtypes() {
+        for dtype in dtypes {
             let expected = plain(&path, dtype, &requests);
             for (chunk, prefix_cache) in [(64, true), (300, false)] {
                 let options = EngineOptions { prefix_cache, ..options(dtype, 2, chunk) };
@@ -117,12 +116,12 @@ fn beside_other_requests() {
 fn prefix_hits() {
     let prompt = tokens(10, LONG, VOCAB);
     let requests = questions(&prompt)[1..].to_vec();
-    for path in OWN.map(assets::own_fixture) {
-        let expected = BOTH.map(|dtype| plain(&path, dtype, &requests));
+    for (path, dtypes) in own_with_dtypes() {
+        let expected = dtypes.map(|dtype| plain(&path, dtype, &requests));
         for (index, length) in
             [1, 16, 17, 41, 255, 256, 257, 1_000, 2_048, 2_500, LONG].into_iter().enumerate()
         {
-            let (dtype, expected) = (BOTH[index % 2], &expected[index % 2]);
+            let (dtype, expected) = (dtypes[index % 2], &expected[index % 2]);
             let options = options(dtype, 2, 200);
             let mut engine = assets::load(&path, options.clone());
             let unit = prefix_unit(&engine, &options);
@@ -169,8 +168,8 @@ fn preemption() {
         greedy_request(&tokens(17, 650, VOCAB), NEW),
         Request::new(tokens(18, 300, VOCAB), RequestKind::Generate(sampled(NEW, 3))),
     ];
-    for path in OWN.map(assets::own_fixture) {
-        for dtype in BOTH {
+    for (path, dtypes) in own_with_dtypes() {
+        for dtype in dtypes {
             let expected = plain(&path, dtype, &requests);
             let mut engine = load_with_blocks(&path, options(dtype, 2, 16), |plan| {
                 [LONG, 650, 300].iter().map(|prompt| plan.blocks_held(prompt + 130, 16)).sum()
@@ -187,8 +186,8 @@ fn preemption() {
 #[test]
 fn generated_tokens_prefilled_again() {
     let prompt = tokens(19, LONG, VOCAB);
-    for path in OWN.map(assets::own_fixture) {
-        for dtype in BOTH {
+    for (path, dtypes) in own_with_dtypes() {
+        for dtype in dtypes {
             for params in [generate(40), sampled(40, 8)] {
                 let mut engine = assets::load(&path, options(dtype, 2, 512));
                 let request = Request::new(prompt.clone(), RequestKind::Generate(params));

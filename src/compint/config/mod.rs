@@ -12,8 +12,7 @@ mod tests;
 pub use error::ConfigError;
 pub use tables::{
     CompactTable, Conditions, DeviceName, EngineTable, ExtractTable, HaystackTable, HistoryTable, JudgeTable,
-    KvElement, ModelTable, OneOrMany, Placement, ProbeMode, ProbeTable, ProtocolTable, RunTable,
-    SamplingTable,
+    ModelTable, OneOrMany, Placement, ProbeMode, ProbeTable, ProtocolTable, RunTable, SamplingTable,
 };
 
 use crate::tasks::GenerationSettings;

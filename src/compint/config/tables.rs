@@ -2,6 +2,7 @@
 
 use crate::compint::{Condition, protocol};
 use crate::decode::SamplingParams;
+use crate::ops::KvDtype;
 use crate::tasks::ReasoningMode;
 use crate::tasks::compact::{CompactorSpec, CutoffPolicy};
 use crate::tasks::extract::ExtractionParse;
@@ -244,8 +245,8 @@ pub struct EngineTable {
     pub device: DeviceName,
     /// Worker threads; all cores where it is absent.
     pub threads: Option<std::num::NonZeroUsize>,
-    /// `f32` (default) or `bf16`.
-    pub kv_dtype: KvElement,
+    /// `f32` (default), `bf16` or `fp8`.
+    pub kv_dtype: KvDtype,
     /// MiB of the KV pool of each model.
     pub kv_memory_mib: Option<u64>,
     /// Most tokens of one step.
@@ -267,17 +268,6 @@ pub enum DeviceName {
     Cuda,
     /// The emulator of the CUDA kernels.
     Emu,
-}
-
-/// Element type of cached keys and values.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KvElement {
-    /// 32 bits.
-    #[default]
-    F32,
-    /// 16 bits.
-    Bf16,
 }
 
 /// `[compact]`.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::compint::Condition;
+use crate::ops::KvDtype;
 use std::path::Path;
 
 const SMALL: &str = r#"
@@ -46,6 +47,16 @@ fn the_limit_is_4096_where_nothing_says_otherwise_and_sampling_takes_the_runs_se
         .replace("[run]", "[run]\nseed = 7");
     let settings = parse(&text).unwrap().settings("m", None);
     assert_eq!((settings.max_tokens, settings.sampling.seed), (4096, 7));
+}
+
+#[test]
+fn keys_and_values_have_the_type_that_the_config_names() {
+    assert_eq!(parse(SMALL).unwrap().engine.kv_dtype, KvDtype::F32);
+    let of = |name: &str| parse(&format!("{SMALL}[engine]\nkv_dtype = \"{name}\""));
+    assert_eq!(of("bf16").unwrap().engine.kv_dtype, KvDtype::Bf16);
+    assert_eq!(of("fp8").unwrap().engine.kv_dtype, KvDtype::Fp8);
+    let error = of("q8_0").unwrap_err().to_string();
+    assert!(error.contains("q8_0") && error.contains("`fp8`"), "{error}");
 }
 
 #[test]

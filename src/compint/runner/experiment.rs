@@ -4,10 +4,10 @@ use super::phases::{Phase, Step, phases};
 use super::sources::Sources;
 use super::{RecordedModel, RunnerError};
 use crate::compint::Protocol;
-use crate::compint::config::{DeviceName, KvElement, RunConfig};
+use crate::compint::config::{DeviceName, RunConfig};
 use crate::compint::protocol::ExtractionPrompt;
 use crate::engine::{EncoderIdentity, EngineOptions, KvDirectoryOptions, ModelIdentity, ModelSpec};
-use crate::ops::{DeviceChoice, KvDtype};
+use crate::ops::DeviceChoice;
 use crate::tasks::judge::{RetentionLabel, load_labels};
 use crate::weights::fetch::resolve_model;
 use std::collections::{BTreeMap, HashSet};
@@ -195,10 +195,7 @@ fn engine_options(config: &RunConfig) -> EngineOptions {
             DeviceName::Emu => DeviceChoice::Emu,
         },
         threads: table.threads,
-        kv_dtype: match table.kv_dtype {
-            KvElement::F32 => KvDtype::F32,
-            KvElement::Bf16 => KvDtype::Bf16,
-        },
+        kv_dtype: table.kv_dtype,
         kv_pool_bytes: table.kv_memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
         max_batch_tokens: table.chunk.unwrap_or(defaults.max_batch_tokens),
         ..defaults

@@ -136,6 +136,9 @@ fn fill_stale(arena: &mut KvArena, layout: &KvPageLayout, stale: Stale) {
             match layout.dtype {
                 KvDtype::F32 => bytes.copy_from_slice(&value.to_le_bytes()),
                 KvDtype::Bf16 => bytes.copy_from_slice(&bf16::from_f32(value).to_le_bytes()),
+                // Codes and scales alike: of 0xff bytes, each is NaN.
+                KvDtype::Fp8 if stale == Stale::Nan => bytes[0] = 0xff,
+                KvDtype::Fp8 => bytes[0] = 0x77,
             }
         }
     }

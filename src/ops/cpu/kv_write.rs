@@ -1,5 +1,6 @@
 //! Scatters keys and values into pages.
 use crate::ops::{CpuBackend, KvArena, KvDtype, KvPageLayout, kv_arena::PANEL_KEYS};
+use float8::F8E4M3;
 use half::bf16;
 
 /// Below this many elements one thread does it: waking another takes longer.
@@ -7,6 +8,9 @@ const PARALLEL_ELEMENTS: usize = 1 << 15;
 
 /// An element as pages hold it.
 trait Stored: Copy {
+    /// Whether a token's head has a scale.
+    const SCALED: bool = false;
+
     fn from_f32(value: f32) -> Self;
 }
 
@@ -20,6 +24,25 @@ impl Stored for bf16 {
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)
     }
+}
+
+impl Stored for F8E4M3 {
+    const SCALED: bool = true;
+
+    fn from_f32(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+}
+
+/// What one fp8 step of a head is worth: its greatest magnitude / 448, or 1 where that is 0 (or too small for an f32). NaN where the
+/// head holds NaN or an infinity, which makes NaN of all that reads it.
+fn scale_of(head: &[f32]) -> f32 {
+    const GREATEST: f32 = 448.0;
+    if !head.iter().all(|x| x.is_finite()) {
+        return f32::NAN;
+    }
+    let scale = head.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs())) / GREATEST;
+    if scale > 0.0 { scale } else { 1.0 }
 }
 
 /// The pages of one layer.
@@ -53,6 +76,7 @@ pub(crate) fn kv_write(
             match layout.dtype {
                 KvDtype::F32 => pages.write::<f32>(head, is_key, rows, slots),
                 KvDtype::Bf16 => pages.write::<bf16>(head, is_key, rows, slots),
+                KvDtype::Fp8 => pages.write::<F8E4M3>(head, is_key, rows, slots),
             }
         }
     });
@@ -63,6 +87,7 @@ impl Pages<'_> {
         let layout = self.layout;
         let (block_size, dim) = (layout.block_size, layout.head_dim);
         let offset = layout.head_offset(self.layer_in_page, head);
+        let scales = if is_key { layout.key_scales_offset() } else { layout.value_scales_offset() };
         for (row, &slot) in rows.chunks_exact(layout.kv_heads * dim).zip(slots) {
             let row = &row[head * dim..(head + 1) * dim];
             let page = (slot / block_size as u64) as usize;
@@ -70,17 +95,21 @@ impl Pages<'_> {
             // SAFETY: the slot was checked to lie in the arena and the layout to fit its pages; the offsets stay in this head's
             // keys or values, which no other piece of the work touches, and pages and offsets are multiples of the element's size.
             unsafe {
-                let start = self.base.add(page * self.page_stride).cast::<E>().add(offset);
-                if is_key {
-                    let panel = start.add(token / PANEL_KEYS * PANEL_KEYS * dim + token % PANEL_KEYS);
-                    for (d, &value) in row.iter().enumerate() {
-                        panel.add(d * PANEL_KEYS).write(E::from_f32(value));
-                    }
+                let start = self.base.add(page * self.page_stride + offset);
+                let mut step = 1.0;
+                if E::SCALED {
+                    step = scale_of(row);
+                    start.add(scales).cast::<f32>().add(token).write(step);
+                }
+                let (target, stride) = if is_key {
+                    let panel = token / PANEL_KEYS * PANEL_KEYS * dim + token % PANEL_KEYS;
+                    (start.cast::<E>().add(panel), PANEL_KEYS)
                 } else {
-                    let target = start.add(layout.key_elements() + token * layout.value_stride());
-                    for (d, &value) in row.iter().enumerate() {
-                        target.add(d).write(E::from_f32(value));
-                    }
+                    let values = start.add(layout.values_offset()).cast::<E>();
+                    (values.add(token * layout.value_stride()), 1)
+                };
+                for (d, &value) in row.iter().enumerate() {
+                    target.add(d * stride).write(E::from_f32(value / step));
                 }
             }
         }

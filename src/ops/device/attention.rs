@@ -7,7 +7,8 @@ use super::{
 use crate::ops::{AttentionInput, KvArena, KvDtype, KvPageLayout, OpError, SequencePages, StepRows};
 use candle_core::Tensor;
 use longwick_kernels::{
-    AttentionPlan, AttentionSequence, AttentionShape, Dtype, KvLayout, KvPool, PagedAttention, PlanView,
+    AttentionPlan, AttentionSequence, AttentionShape, Dtype, KvLayout, KvPool, KvScales, PagedAttention,
+    PlanView,
 };
 
 /// The kernels' name of an element type.
@@ -15,15 +16,24 @@ fn dtype(dtype: KvDtype) -> Dtype {
     match dtype {
         KvDtype::F32 => Dtype::F32,
         KvDtype::Bf16 => Dtype::Bf16,
+        KvDtype::Fp8 => Dtype::Fp8E4m3,
     }
 }
 
-/// A layer's attention as the kernels choose by: products in the type of the cache, on tensor cores where it is bf16. Queries and
+/// The type of the products' operands.
+fn product_dtype(cache: KvDtype) -> Dtype {
+    match cache {
+        KvDtype::F32 => Dtype::F32,
+        KvDtype::Bf16 | KvDtype::Fp8 => Dtype::Bf16,
+    }
+}
+
+/// A layer's attention as the kernels choose by: f32 products over an f32 cache, else bf16 on tensor cores. Queries and
 /// outputs are f32 as all activations.
 pub(super) fn shape(layout: &KvPageLayout, q_heads: usize, window: Option<u32>) -> AttentionShape {
     AttentionShape {
         query_dtype: Dtype::F32,
-        dtype: dtype(layout.dtype),
+        dtype: product_dtype(layout.dtype),
         cache_dtype: dtype(layout.dtype),
         q_heads,
         kv_heads: layout.kv_heads,
@@ -54,12 +64,15 @@ pub(super) fn plan(
 /// Where a layer lies in the arena's pages.
 ///
 /// # Layout on a device
-/// Layer by layer, and in a layer head by head: keys `[block_size][head_dim]`, then values likewise. Heads are multiples of 16
-/// elements there, so that a page takes as many bytes as on the CPU.
+/// As on the CPU, but for keys: `[block_size][head_dim]`, as values. Heads are multiples of 16 elements there, so that a page takes as
+/// many bytes.
 pub(super) fn kv_layout(arena: &KvArena, layout: &KvPageLayout, layer_in_page: usize) -> KvLayout {
-    let element_bytes = layout.dtype.element_bytes();
-    let keys = layout.head_offset(layer_in_page, 0) * element_bytes;
-    let head_stride = layout.head_offset(0, 1) * element_bytes;
+    let keys = layout.head_offset(layer_in_page, 0);
+    let scales = KvScales {
+        keys: keys + layout.key_scales_offset(),
+        values: keys + layout.value_scales_offset(),
+        head_stride: layout.head_bytes(),
+    };
     KvLayout {
         dtype: dtype(layout.dtype),
         num_blocks: arena.num_pages(),
@@ -67,10 +80,10 @@ pub(super) fn kv_layout(arena: &KvArena, layout: &KvPageLayout, layer_in_page: u
         kv_heads: layout.kv_heads,
         head_dim: layout.head_dim,
         block_stride: arena.page_stride(),
-        head_stride,
+        head_stride: layout.head_bytes(),
         keys,
-        values: keys + layout.key_elements() * element_bytes,
-        scales: None,
+        values: keys + layout.values_offset(),
+        scales: (layout.dtype.scale_bytes() > 0).then_some(scales),
     }
 }
 

@@ -13,6 +13,9 @@ fn page_bytes_count_keys_and_values_of_every_layer() {
     assert_eq!(layout().page_bytes(), 16 * 3 * 2 * 64 * 2 * 4);
     let bf16 = KvPageLayout { dtype: KvDtype::Bf16, ..layout() };
     assert_eq!(bf16.page_bytes() * 2, layout().page_bytes());
+    // A scale of four bytes beside each token's head of keys and of values.
+    let fp8 = KvPageLayout { dtype: KvDtype::Fp8, ..layout() };
+    assert_eq!(fp8.page_bytes(), 16 * 3 * 2 * 2 * (64 + 4));
     // Value rows are padded to whole vectors of 16; keys are not.
     let odd = KvPageLayout { head_dim: 72, ..layout() };
     assert_eq!(odd.page_bytes(), 16 * 3 * 2 * (72 + 80) * 4);
@@ -22,15 +25,26 @@ fn page_bytes_count_keys_and_values_of_every_layer() {
 fn pages_are_whole_cache_lines_for_every_accepted_layout() {
     for block_size in [16, 32, 48, 256] {
         for head_dim in (8..=512).step_by(8) {
-            for dtype in [KvDtype::F32, KvDtype::Bf16] {
+            for dtype in KvDtype::ALL {
                 let layout = KvPageLayout { block_size, head_dim, dtype, ..layout() };
                 layout.validate().unwrap();
                 assert_eq!(layout.page_bytes() % 64, 0);
-                assert_eq!(layout.head_offset(1, 1) * dtype.element_bytes() % 64, 0);
-                assert_eq!(layout.key_elements() * dtype.element_bytes() % 64, 0);
+                assert_eq!(layout.head_offset(1, 1) % 64, 0);
+                assert_eq!(layout.values_offset() % 64, 0);
+                assert_eq!(layout.key_scales_offset() % 64, 0);
             }
         }
     }
+}
+
+#[test]
+fn element_types_have_the_names_that_options_and_configs_take() {
+    for dtype in KvDtype::ALL {
+        assert_eq!(dtype.to_string().parse::<KvDtype>().unwrap(), dtype);
+        assert_eq!(serde_json::to_string(&dtype).unwrap(), format!("\"{dtype}\""));
+    }
+    let error = "q8_0".parse::<KvDtype>().unwrap_err().to_string();
+    assert!(error.contains("q8_0") && error.contains("f32, bf16, fp8"), "{error}");
 }
 
 #[test]

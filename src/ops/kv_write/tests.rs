@@ -4,24 +4,27 @@ use crate::ops::{
     testing::{Random, backends},
 };
 use candle_core::{DType, Device};
+use float8::F8E4M3;
 use half::bf16;
 
 fn layout(dtype: KvDtype) -> KvPageLayout {
     KvPageLayout { block_size: 32, layers_per_page: 2, kv_heads: 3, head_dim: 24, dtype }
 }
 
-/// Element `index` of a page.
-fn element(arena: &KvArena, page: u32, dtype: KvDtype, index: usize) -> f32 {
-    let bytes = arena.page(page).unwrap();
-    match dtype {
-        KvDtype::F32 => f32::from_le_bytes(bytes[4 * index..4 * index + 4].try_into().unwrap()),
-        KvDtype::Bf16 => bf16::from_le_bytes(bytes[2 * index..2 * index + 2].try_into().unwrap()).to_f32(),
-    }
+/// A head as pages keep it: its elements' bytes, and its scale's.
+fn stored(dtype: KvDtype, head: &[f32]) -> (Vec<Vec<u8>>, Option<[u8; 4]>) {
+    let scale = head.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs())) / 448.0;
+    let element = |&x: &f32| match dtype {
+        KvDtype::F32 => x.to_le_bytes().to_vec(),
+        KvDtype::Bf16 => bf16::from_f32(x).to_le_bytes().to_vec(),
+        KvDtype::Fp8 => vec![F8E4M3::from_f32(x / scale).to_bits()],
+    };
+    (head.iter().map(element).collect(), (dtype == KvDtype::Fp8).then(|| scale.to_le_bytes()))
 }
 
 #[test]
 fn elements_lie_where_the_layout_says_and_nothing_else_is_touched() {
-    for dtype in [KvDtype::F32, KvDtype::Bf16] {
+    for dtype in KvDtype::ALL {
         for backend in backends() {
             let layout = layout(dtype);
             let mut arena = KvArena::new(&backend, layout.page_bytes(), 40).unwrap();
@@ -32,29 +35,56 @@ fn elements_lie_where_the_layout_says_and_nothing_else_is_touched() {
             let (keys, values) = (random.vector(tokens * 72), random.vector(tokens * 72));
             let tensor = |data: &[f32]| Tensor::from_slice(data, (tokens, 3, 24), &Device::Cpu).unwrap();
             kv_write(&backend, &mut arena, &layout, 1, &tensor(&keys), &tensor(&values), &slots).unwrap();
-            let round = |x: f32| {
-                if dtype == KvDtype::F32 { x } else { bf16::from_f32(x).to_f32() }
-            };
-            let mut written = 0;
+            let mut pages = vec![vec![0_u8; layout.page_bytes()]; 40];
+            let element = dtype.element_bytes();
+            // Keys, values with rows of 24 padded to 32, the scales of both.
+            let head_bytes = 32 * (24 + 32) * element + 2 * 32 * dtype.scale_bytes();
             for (token, &slot) in slots.iter().enumerate() {
-                let (page, place) = ((slot / 32) as u32, (slot % 32) as usize);
+                let (page, place) = (&mut pages[(slot / 32) as usize], (slot % 32) as usize);
                 for head in 0..3 {
-                    let start = (3 + head) * 32 * (24 + 32);
-                    for d in 0..24 {
-                        let source = (token * 3 + head) * 24 + d;
-                        let key = start + place / 16 * 16 * 24 + d * 16 + place % 16;
-                        assert_eq!(element(&arena, page, dtype, key), round(keys[source]));
-                        let value = start + 32 * 24 + place * 32 + d;
-                        assert_eq!(element(&arena, page, dtype, value), round(values[source]));
-                        written += 2;
+                    let source = (token * 3 + head) * 24;
+                    let page = &mut page[(3 + head) * head_bytes..][..head_bytes];
+                    for (part, data) in [&keys, &values].into_iter().enumerate() {
+                        let (elements, scale) = stored(dtype, &data[source..source + 24]);
+                        for (d, bytes) in elements.iter().enumerate() {
+                            let key = place / 16 * 16 * 24 + d * 16 + place % 16;
+                            let index = if part == 0 { key } else { 32 * 24 + place * 32 + d };
+                            page[index * element..][..element].copy_from_slice(bytes);
+                        }
+                        if let Some(scale) = scale {
+                            let scales = 32 * (24 + 32) + 32 * 4 * part;
+                            page[scales + place * 4..][..4].copy_from_slice(&scale);
+                        }
                     }
                 }
             }
-            let elements = layout.page_bytes() / dtype.element_bytes();
-            let nonzero = (0..40).flat_map(|page| (0..elements).map(move |index| (page, index)));
-            let nonzero = nonzero.filter(|&(page, index)| element(&arena, page, dtype, index) != 0.0).count();
-            assert!(nonzero <= written && nonzero > written - 20, "{nonzero} of {written}");
+            for (number, page) in pages.iter().enumerate() {
+                assert!(arena.page(number as u32).unwrap() == page.as_slice(), "{dtype}, page {number}");
+            }
         }
+    }
+}
+
+#[test]
+fn heads_that_fp8_has_no_steps_for_stay_zero_or_not_a_number() {
+    let layout = layout(KvDtype::Fp8);
+    for backend in backends() {
+        let mut arena = KvArena::new(&backend, layout.page_bytes(), 1).unwrap();
+        let mut keys = vec![1.0_f32; 72];
+        keys[..24].fill(0.0);
+        keys[1] = 1e-44;
+        keys[24] = f32::NAN;
+        keys[48] = f32::INFINITY;
+        let keys = Tensor::from_vec(keys, (1, 3, 24), &Device::Cpu).unwrap();
+        kv_write(&backend, &mut arena, &layout, 0, &keys, &keys, &[0]).unwrap();
+        let page = arena.page(0).unwrap();
+        let scale = |head: usize| {
+            let bytes = &page[layout.head_offset(0, head) + layout.key_scales_offset()..][..4];
+            f32::from_le_bytes(bytes.try_into().unwrap())
+        };
+        assert_eq!(scale(0), 1.0);
+        assert!(page[..layout.key_scales_offset()].iter().all(|&code| code == 0));
+        assert!(scale(1).is_nan() && scale(2).is_nan());
     }
 }
 
@@ -66,7 +96,7 @@ fn the_later_token_of_a_slot_stays() {
     let keys =
         Tensor::from_vec((0..144).map(|x| x as f32).collect::<Vec<_>>(), (2, 3, 24), &Device::Cpu).unwrap();
     kv_write(backend, &mut arena, &layout, 0, &keys, &keys, &[3, 3]).unwrap();
-    assert_eq!(element(&arena, 0, KvDtype::F32, 3), 72.0);
+    assert_eq!(arena.page(0).unwrap()[3 * 4..4 * 4], 72.0_f32.to_le_bytes());
 }
 
 #[test]

@@ -43,7 +43,8 @@ fn shapes() -> Vec<Shape> {
             dtype: KvDtype::Bf16,
             ..plain.clone()
         },
-        Shape { group: 4, kv_heads: 1, dim: 32, block_size: 32, window: Some(5000), ..plain },
+        Shape { group: 4, kv_heads: 1, dim: 32, block_size: 32, window: Some(5000), ..plain.clone() },
+        Shape { group: 2, dim: 24, block_size: 32, window: Some(300), dtype: KvDtype::Fp8, ..plain },
     ]
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use float8::F8E4M3;
 
 /// The float type a reference computes in.
 trait Float:
@@ -36,25 +37,37 @@ macro_rules! float {
 float!(f32);
 float!(f64);
 
+/// What the cache keeps of keys or values `[tokens, kv_heads, dim]`.
+fn cached<F: Float>(shape: &Shape, data: &[f32]) -> Vec<F> {
+    let heads = data.chunks_exact(shape.dim);
+    heads
+        .flat_map(|head| {
+            let scale = head.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs())) / 448.0;
+            head.iter().map(move |&x| match shape.dtype {
+                KvDtype::F32 => F::from_f32(x),
+                KvDtype::Bf16 => F::from_f32(bf16::from_f32(x).to_f32()),
+                KvDtype::Fp8 => F::from_f32(F8E4M3::from_f32(x / scale).to_f32()) * F::from_f32(scale),
+            })
+        })
+        .collect()
+}
+
 /// The textbook computation: whole score row, maximum, exponentials, sum, weighted sum of values.
 fn reference<F: Float>(shape: &Shape, sequence: &Sequence, first_row: usize) -> Vec<f64> {
-    let round = |x: f32| match shape.dtype {
-        KvDtype::F32 => x,
-        KvDtype::Bf16 => bf16::from_f32(x).to_f32(),
-    };
+    let (keys, values) = (cached::<F>(shape, &sequence.k), cached::<F>(shape, &sequence.v));
     let sinks = shape.sinks();
     let mut output = Vec::new();
     for row in first_row..sequence.tokens {
         for head in 0..shape.q_heads() {
-            let kv = |data: &[f32], key: usize, d: usize| {
-                F::from_f32(round(data[(key * shape.kv_heads + head / shape.group) * shape.dim + d]))
+            let kv = |data: &[F], key: usize, d: usize| {
+                data[(key * shape.kv_heads + head / shape.group) * shape.dim + d]
             };
             let first = shape.window.map_or(0, |window| (row + 1).saturating_sub(window as usize));
             let mut scores: Vec<F> = (first..=row)
                 .map(|key| {
                     let q = &sequence.q[(row * shape.q_heads() + head) * shape.dim..][..shape.dim];
                     let dot = (0..shape.dim)
-                        .fold(F::from_f32(0.0), |sum, d| sum + F::from_f32(q[d]) * kv(&sequence.k, key, d));
+                        .fold(F::from_f32(0.0), |sum, d| sum + F::from_f32(q[d]) * kv(&keys, key, d));
                     let score = dot * F::from_f32(shape.scale());
                     shape.soft_cap.map_or(score, |cap| F::from_f32(cap) * (score / F::from_f32(cap)).tanh())
                 })
@@ -75,7 +88,7 @@ fn reference<F: Float>(shape: &Shape, sequence: &Sequence, first_row: usize) -> 
                 let weighted = scores
                     .iter()
                     .enumerate()
-                    .fold(F::from_f32(0.0), |acc, (i, &p)| acc + p * kv(&sequence.v, first + i, d));
+                    .fold(F::from_f32(0.0), |acc, (i, &p)| acc + p * kv(&values, first + i, d));
                 output.push((weighted / sum).to_f64());
             }
         }
@@ -117,7 +130,9 @@ fn check(shape: &Shape, tokens: usize, prefilled: usize) {
 fn every_head_size_is_as_exact_as_plain_f32() {
     for dim in [8, 16, 24, 32, 64, 72, 80, 96, 128, 256, 512] {
         check(&Shape { dim, kv_heads: 1, ..Shape::default() }, 300, 220);
-        check(&Shape { dim, kv_heads: 1, group: 1, dtype: KvDtype::Bf16, ..Shape::default() }, 140, 100);
+        for dtype in [KvDtype::Bf16, KvDtype::Fp8] {
+            check(&Shape { dim, kv_heads: 1, group: 1, dtype, ..Shape::default() }, 140, 100);
+        }
     }
 }
 
@@ -142,6 +157,8 @@ fn groups_windows_sinks_and_caps_are_as_exact_as_plain_f32() {
                 530,
                 480,
             );
+            let fp8 = Shape { window, sinks, soft_cap, dtype: KvDtype::Fp8, ..Shape::default() };
+            check(&Shape { group, ..fp8 }, 330, 280);
         }
     }
 }

@@ -13,6 +13,9 @@ pub(super) const QUERY_STRIDE: usize = 512 + LANES;
 
 /// An element as pages hold it.
 pub(super) trait Element: Copy + Send + Sync + 'static {
+    /// Whether each key and each value has a scale.
+    const SCALED: bool = false;
+
     /// Sixteen consecutive elements, widened.
     ///
     /// # Safety
@@ -33,6 +36,16 @@ impl Element for half::bf16 {
     unsafe fn load<L: Lanes>(lanes: L, from: *const Self) -> L::F {
         // SAFETY: as the caller promises; bf16 is a transparent u16.
         unsafe { lanes.load_bf16(from.cast()) }
+    }
+}
+
+impl Element for float8::F8E4M3 {
+    const SCALED: bool = true;
+
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(lanes: L, from: *const Self) -> L::F {
+        // SAFETY: as the caller promises; the type is a transparent u8.
+        unsafe { lanes.load_f8_e4m3(from.cast()) }
     }
 }
 

@@ -10,6 +10,7 @@ mod tile;
 
 use super::threads::SharedOutput;
 use crate::ops::{AttentionInput, CpuBackend, InstructionSet, KvDtype};
+use float8::F8E4M3;
 use half::bf16;
 use kernel::Element;
 use scratch::Scratch;
@@ -85,6 +86,7 @@ pub(crate) fn paged_attention(
     match input.layout.dtype {
         KvDtype::F32 => attend::<f32>(cpu, &call, output),
         KvDtype::Bf16 => attend::<bf16>(cpu, &call, output),
+        KvDtype::Fp8 => attend::<F8E4M3>(cpu, &call, output),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     kernel::{
         Element, QUERY_STRIDE, SCORE_STRIDE, SPAN, SPAN_PANELS, Scores, WeightedValues, waits_for_memory,
     },
-    softmax::{Finish, Merge, Partial, Softmax},
+    softmax::{Finish, Merge, Partial, ScaleScores, Softmax},
     tile::{Tile, register_rows},
 };
 use crate::ops::{
@@ -50,6 +50,9 @@ pub(super) struct Scratch<E> {
     running: Vec<f32>,
     key_panels: [*const E; SPAN_PANELS],
     value_panels: [*const E; SPAN_PANELS],
+    /// Where keys and values have scales.
+    key_scales: [*const f32; SPAN_PANELS],
+    value_scales: [*const f32; SPAN_PANELS],
     value_stride: usize,
     /// Columns of a register tile, in vectors.
     vectors: usize,
@@ -67,6 +70,8 @@ impl<E: Element> Scratch<E> {
             running: vec![0.0; Partial::floats(rows, value_stride)],
             key_panels: [std::ptr::null(); SPAN_PANELS],
             value_panels: [std::ptr::null(); SPAN_PANELS],
+            key_scales: [std::ptr::null(); SPAN_PANELS],
+            value_scales: [std::ptr::null(); SPAN_PANELS],
             value_stride,
             vectors: if call.instruction_set == InstructionSet::Avx512 { 2 } else { 1 },
         }
@@ -143,6 +148,10 @@ impl<E: Element> Scratch<E> {
         }));
         self.find_panels(call, tile, start, within(tile.keys.start)..within(tile.keys.end));
         self.compute_scores(call, tile);
+        if E::SCALED {
+            let (scores, visible) = (&mut self.scores, &self.visible);
+            dispatch(call.instruction_set, ScaleScores { scores, visible, scales: &self.key_scales });
+        }
         let softmax = Softmax {
             scores: &mut self.scores,
             visible: &self.visible,
@@ -152,6 +161,10 @@ impl<E: Element> Scratch<E> {
             sums: out.sums,
         };
         dispatch(call.instruction_set, softmax);
+        if E::SCALED {
+            let (scores, visible) = (&mut self.scores, &self.visible);
+            dispatch(call.instruction_set, ScaleScores { scores, visible, scales: &self.value_scales });
+        }
         self.weigh_values(call, tile, out.outputs);
     }
 
@@ -168,9 +181,15 @@ impl<E: Element> Scratch<E> {
             let offset = token % layout.block_size;
             // SAFETY: the page lies in the arena and the layout fits its pages (checked); offsets are multiples of the element's size.
             unsafe {
-                let head = input.arena.base().add(page * input.arena.page_stride()).cast::<E>().add(head);
-                self.key_panels[panel] = head.add(offset * layout.head_dim);
-                self.value_panels[panel] = head.add(layout.key_elements() + offset * self.value_stride);
+                let head = input.arena.base().add(page * input.arena.page_stride() + head);
+                self.key_panels[panel] = head.cast::<E>().add(offset * layout.head_dim);
+                let values = head.add(layout.values_offset()).cast::<E>();
+                self.value_panels[panel] = values.add(offset * self.value_stride);
+                if E::SCALED {
+                    self.key_scales[panel] = head.add(layout.key_scales_offset()).cast::<f32>().add(offset);
+                    self.value_scales[panel] =
+                        head.add(layout.value_scales_offset()).cast::<f32>().add(offset);
+                }
             }
         }
     }

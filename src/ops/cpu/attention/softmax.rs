@@ -1,10 +1,40 @@
 //! What happens to scores within a span, how spans are merged, and the final division.
-use super::kernel::{SCORE_STRIDE, SPAN};
+use super::kernel::{SCORE_STRIDE, SPAN, SPAN_PANELS};
 use crate::ops::cpu::{
     functions::tanh,
     simd::{Kernel, LANES, Lanes},
 };
 use std::ops::Range;
+
+/// Multiplies rows of scores, or of p, by the scales of their keys or values, in place.
+///
+/// As [`Softmax`], touches the panels of visible keys alone; what comes of a masked key in them is never read into a result.
+pub(super) struct ScaleScores<'a> {
+    pub(super) scores: &'a mut [f32],
+    pub(super) visible: &'a [Range<usize>],
+    /// Sixteen a panel.
+    pub(super) scales: &'a [*const f32; SPAN_PANELS],
+}
+
+impl Kernel for ScaleScores<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        for (r, visible) in self.visible.iter().enumerate() {
+            if visible.is_empty() {
+                continue;
+            }
+            let panels = visible.start / LANES..visible.end.div_ceil(LANES);
+            let row = &mut self.scores[r * SCORE_STRIDE..][..SPAN].as_chunks_mut::<LANES>().0[panels.clone()];
+            for (panel, &scales) in row.iter_mut().zip(&self.scales[panels]) {
+                // SAFETY: whoever makes the kernel promises sixteen scales at each visible panel.
+                let scales = unsafe { l.load(scales) };
+                *panel = l.to_array(l.mul(l.from_array(panel), scales));
+            }
+        }
+    }
+}
 
 /// Turns rows of raw q.k into p, in place, with each row's maximum and sum.
 ///

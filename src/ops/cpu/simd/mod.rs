@@ -118,6 +118,11 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// # Safety
     /// `from` must be readable for 16 elements; any alignment.
     unsafe fn load_bf16(self, from: *const u16) -> Self::F;
+    /// Sixteen e4m3 floats, widened; the code of NaN reads as 480.
+    ///
+    /// # Safety
+    /// `from` must be readable for 16 bytes.
+    unsafe fn load_f8_e4m3(self, from: *const u8) -> Self::F;
     /// Sixteen signed bytes, widened.
     ///
     /// # Safety

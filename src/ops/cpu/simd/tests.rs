@@ -1,4 +1,5 @@
 use super::*;
+use float8::F8E4M3;
 
 /// Runs an operation over whole slices of test values.
 struct Table {
@@ -44,6 +45,7 @@ impl Kernel for Table {
             unsafe {
                 push(l.load_f16(array.as_ptr().cast()));
                 push(l.load_bf16(array.as_ptr().cast()));
+                push(l.load_f8_e4m3(array.as_ptr().cast()));
                 push(l.to_float(l.load_i8(array.as_ptr().cast())));
                 push(l.to_float(l.load_u8(array.as_ptr().cast())));
                 push(l.to_float(l.load_i8_pairs(array.as_ptr().cast())));
@@ -119,6 +121,34 @@ fn all_instruction_sets_give_the_same_bits() {
         let found = dispatch(set, table());
         let differing = expected.iter().zip(&found).position(|(a, b)| a != b);
         assert_eq!(differing, None, "{set:?}");
+    }
+}
+
+struct Fp8<'a>(&'a [u8]);
+
+impl Kernel for Fp8<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) -> Vec<f32> {
+        let sixteen = self.0.as_chunks::<LANES>().0;
+        // SAFETY: each chunk has 16 bytes.
+        sixteen.iter().flat_map(|codes| l.to_array(unsafe { l.load_f8_e4m3(codes.as_ptr()) })).collect()
+    }
+}
+
+#[test]
+fn every_code_of_fp8_is_read_as_its_number() {
+    let codes: Vec<u8> = (0..=255).collect();
+    for set in InstructionSet::available() {
+        for (code, found) in codes.iter().zip(dispatch(set, Fp8(&codes))) {
+            let expected = match code {
+                0x7f => 480.0,
+                0xff => -480.0,
+                _ => F8E4M3::from_bits(*code).to_f32(),
+            };
+            assert_eq!(found.to_bits(), expected.to_bits(), "{set:?}, {code:#x}");
+        }
     }
 }
 
