@@ -38,7 +38,8 @@ impl<'a> PlanView<'a> {
 /// # Arithmetic
 /// Spans of 256 keys at absolute positions, merged in ascending order, the same in prefill and decode: a row's bits depend on its
 /// query, its position and its visible keys and values alone. A key that a row may not see takes no part, whatever the cache holds.
-/// Queries and weights are rounded to the products' type; scores, sums and weights' sums are f32.
+/// Queries, weights, and fp8 keys and values times their scale are rounded to the products' type; scores, sums and weights' sums are
+/// f32.
 ///
 /// # Source
 /// Dao 2023, FlashAttention-2; flash decoding with spans of fixed size; sinks as in the gpt-oss model card.

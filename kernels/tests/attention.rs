@@ -155,12 +155,14 @@ fn a_row_depends_on_its_tokens_alone() {
     check_independence::<f32>(nine(Dtype::F32, Dtype::F32, 512, 1, None));
     check_independence::<f32>(nine(Dtype::Bf16, Dtype::Bf16, 128, 4, None));
     check_independence::<f32>(nine(Dtype::Bf16, Dtype::Bf16, 512, 2, Some(70)));
+    check_independence::<f32>(nine(Dtype::Bf16, Dtype::Fp8E4m3, 64, 3, None));
+    check_independence::<f32>(nine(Dtype::Bf16, Dtype::Fp8E4m3, 128, 4, Some(100)));
 }
 
 /// Branches of one prefix give what each gives alone, whether a narrow tile or a wide one reads the prefix.
-fn check_branches<T: Float>(dtype: Dtype, head_dim: usize, branches: usize) {
+fn check_branches<T: Float>(dtype: Dtype, cached: Dtype, head_dim: usize, branches: usize) {
     let contexts = (0..branches).map(|i| 520 + 7 * i).collect();
-    let case = Case { contexts, shared: 512, ..nine(dtype, dtype, head_dim, 4, None) };
+    let case = Case { contexts, shared: 512, ..nine(dtype, cached, head_dim, 4, None) };
     let world = World::<T>::new(case);
     let step: Vec<(usize, Range<usize>)> =
         world.case.contexts.iter().enumerate().map(|(i, &context)| (i, context - 1..context)).collect();
@@ -176,10 +178,11 @@ fn check_branches<T: Float>(dtype: Dtype, head_dim: usize, branches: usize) {
 
 #[test]
 fn branches_read_a_prefix_together() {
-    check_branches::<bf16>(Dtype::Bf16, 64, 3);
-    check_branches::<bf16>(Dtype::Bf16, 128, 9);
-    check_branches::<f32>(Dtype::F32, 32, 21);
-    check_branches::<f32>(Dtype::Bf16, 64, 3);
+    check_branches::<bf16>(Dtype::Bf16, Dtype::Bf16, 64, 3);
+    check_branches::<bf16>(Dtype::Bf16, Dtype::Bf16, 128, 9);
+    check_branches::<f32>(Dtype::F32, Dtype::F32, 32, 21);
+    check_branches::<f32>(Dtype::Bf16, Dtype::Bf16, 64, 3);
+    check_branches::<f32>(Dtype::Bf16, Dtype::Fp8E4m3, 64, 3);
 }
 
 /// A few tokens behind a long context are split by spans, and give what each gives alone; behind a short one a tile walks.

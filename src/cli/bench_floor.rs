@@ -91,6 +91,9 @@ mod tests {
         let seconds =
             |dtype| prefill_seconds(&config("qwen3-8b"), dtype, (100_000, 2048), card).expect("dense");
         assert!(seconds(KvDtype::F32) > 1.5 * seconds(KvDtype::Bf16));
+        // The same products of fewer bytes.
+        let (fp8, bf16) = (seconds(KvDtype::Fp8), seconds(KvDtype::Bf16));
+        assert!(fp8 <= bf16 && fp8 > 0.9 * bf16, "{fp8} beside {bf16}");
     }
 
     #[test]

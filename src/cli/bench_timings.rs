@@ -125,6 +125,9 @@ mod tests {
         // 100,000 tokens of 4 heads of 128, keys and values in bf16, at 4.8 TB/s.
         assert!((row.floor_milliseconds - 100_000.0 * 2_048.0 / 4.8e9).abs() < 1e-4, "{row:?}");
         assert_eq!(row.bound, "memory");
+        let fp8 = Timing { cache: KvDtype::Fp8, ..timing.clone() }.beside(Card::named("h200").unwrap());
+        // 128 bytes and a scale of four in place of 256.
+        assert!((fp8.floor_milliseconds / row.floor_milliseconds - 132.0 / 256.0).abs() < 1e-3, "{fp8:?}");
         let branches = Timing { branches: 8, ..timing }.beside(Card::named("h200").unwrap());
         assert!(branches.floor_milliseconds < 1.01 * row.floor_milliseconds, "the context is read once");
     }

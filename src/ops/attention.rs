@@ -52,6 +52,9 @@ pub struct AttentionInput<'a> {
 ///    b = exp(m_span - M), l becomes fma(l, a, l_span b) and each o becomes fma(o, a, o_span b);
 /// 5. a sink is merged last, into m and l as a span whose m is the sink, l is 1 and o is 0; the result is o / l.
 ///
+/// Keys and values that have scales come in as their elements: q.k is multiplied by the key's scale, and in o (not in l) each p by the
+/// value's. A device multiplies them before, as `PagedAttention` of the kernels says.
+///
 /// A masked key, and a span without visible keys, takes no part in any of this: whatever lies in the cache there does not matter.
 ///
 /// # Errors

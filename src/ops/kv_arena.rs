@@ -11,7 +11,8 @@ pub enum KvDtype {
     F32,
     /// 2 bytes, rounded to nearest even.
     Bf16,
-    /// 1 byte (e4m3), rounded to nearest even: a token's head of keys, or of values, in steps of its own, greatest magnitude / 448.
+    /// 1 byte (e4m3), rounded to nearest even: a token's head of keys, or of values, in steps of its own, greatest magnitude / 448 (1
+    /// where that is 0). A head with NaN or an infinity in it reads as NaN; with NaN alone, on a device, only there.
     Fp8,
 }
 
@@ -48,7 +49,7 @@ impl KvDtype {
 
 impl fmt::Display for KvDtype {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
+        formatter.pad(self.name())
     }
 }
 

@@ -8,7 +8,7 @@ use candle_core::Tensor;
 /// Writes keys and values `[tokens, kv_heads, dim]` into slots: `slot_mapping[t] = page * block_size + offset`.
 ///
 /// Where two tokens name one slot, the later one stays; on a device, one of the two. Bf16 pages take each element
-/// rounded to nearest even; fp8 pages each element over its head's scale, which [`KvDtype::Fp8`] says, and the scale.
+/// rounded to nearest even; fp8 pages each element over its head's scale, which [`KvDtype::Fp8`](super::KvDtype::Fp8) says, and the scale.
 ///
 /// # Errors
 /// [`OpError::Shape`], [`OpError::Value`] for a layout that the arena's pages cannot hold, [`OpError::Index`] for a slot past the

@@ -12,7 +12,7 @@ use crate::{assets, options};
 const LENGTH: usize = 300;
 /// Below the smallest vocabulary here.
 const VOCAB: usize = 259;
-/// Each with two types of keys and values; the kernels' own tests take every type with and without windows.
+/// Each with two types of keys and values; the kernels' own tests take fp8, too, with and without windows.
 const MODELS: [(&str, [KvDtype; 2]); 2] =
     [("qwen3", [KvDtype::F32, KvDtype::Fp8]), ("gemma3", [KvDtype::Bf16, KvDtype::Fp8])];
 

@@ -166,9 +166,11 @@ fn files_of_another_engine_are_refused() {
     let mut engine = assets::load(&first, options(KvDtype::F32, 1, 64));
     let session = engine.open_session(&tokens(1, 100, VOCAB)).unwrap();
     engine.save_session(&session, &file).unwrap();
-    for (path, dtype, field) in
-        [(&second, KvDtype::F32, "weight digest"), (&first, KvDtype::Bf16, "arithmetic")]
-    {
+    for (path, dtype, field) in [
+        (&second, KvDtype::F32, "weight digest"),
+        (&first, KvDtype::Bf16, "arithmetic"),
+        (&first, KvDtype::Fp8, "arithmetic"),
+    ] {
         let mut other = assets::load(path, options(dtype, 1, 64));
         let error = other.restore_session(&file).unwrap_err().to_string();
         assert!(error.contains(&format!("saved with another {field}")), "{error}");

@@ -14,7 +14,7 @@ use crate::support::{
 
 const VOCAB: usize = 259;
 
-/// The drawn checkpoints, each with a type of cached keys and values: two types come up in each family.
+/// The drawn checkpoints, with each type of cached keys and values in turn.
 pub fn shapes() -> impl Iterator<Item = (PathBuf, KvDtype)> {
     SHAPES.iter().map(|name| drawn_fixture(name)).zip(KvDtype::ALL.into_iter().cycle())
 }

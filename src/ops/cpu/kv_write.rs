@@ -93,7 +93,8 @@ impl Pages<'_> {
             let page = (slot / block_size as u64) as usize;
             let token = (slot % block_size as u64) as usize;
             // SAFETY: the slot was checked to lie in the arena and the layout to fit its pages; the offsets stay in this head's
-            // keys or values, which no other piece of the work touches, and pages and offsets are multiples of the element's size.
+            // keys or values and their scales, which no other piece of the work touches; pages and all offsets within them but tokens'
+            // are multiples of 64 bytes, so that elements and scales are aligned.
             unsafe {
                 let start = self.base.add(page * self.page_stride + offset);
                 let mut step = 1.0;

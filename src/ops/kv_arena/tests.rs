@@ -32,6 +32,9 @@ fn pages_are_whole_cache_lines_for_every_accepted_layout() {
                 assert_eq!(layout.head_offset(1, 1) % 64, 0);
                 assert_eq!(layout.values_offset() % 64, 0);
                 assert_eq!(layout.key_scales_offset() % 64, 0);
+                assert_eq!(layout.value_scales_offset() % 64, 0);
+                let scales = block_size * dtype.scale_bytes();
+                assert_eq!(layout.head_bytes(), layout.value_scales_offset() + scales);
             }
         }
     }

@@ -78,13 +78,15 @@ fn heads_that_fp8_has_no_steps_for_stay_zero_or_not_a_number() {
         let keys = Tensor::from_vec(keys, (1, 3, 24), &Device::Cpu).unwrap();
         kv_write(&backend, &mut arena, &layout, 0, &keys, &keys, &[0]).unwrap();
         let page = arena.page(0).unwrap();
-        let scale = |head: usize| {
-            let bytes = &page[layout.head_offset(0, head) + layout.key_scales_offset()..][..4];
-            f32::from_le_bytes(bytes.try_into().unwrap())
-        };
-        assert_eq!(scale(0), 1.0);
         assert!(page[..layout.key_scales_offset()].iter().all(|&code| code == 0));
-        assert!(scale(1).is_nan() && scale(2).is_nan());
+        for scales in [layout.key_scales_offset(), layout.value_scales_offset()] {
+            let scale = |head: usize| {
+                let bytes = &page[layout.head_offset(0, head) + scales..][..4];
+                f32::from_le_bytes(bytes.try_into().unwrap())
+            };
+            assert_eq!(scale(0), 1.0);
+            assert!(scale(1).is_nan() && scale(2).is_nan());
+        }
     }
 }
 

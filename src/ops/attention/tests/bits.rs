@@ -44,7 +44,16 @@ fn shapes() -> Vec<Shape> {
             ..plain.clone()
         },
         Shape { group: 4, kv_heads: 1, dim: 32, block_size: 32, window: Some(5000), ..plain.clone() },
-        Shape { group: 2, dim: 24, block_size: 32, window: Some(300), dtype: KvDtype::Fp8, ..plain },
+        Shape { group: 2, dim: 24, block_size: 32, window: Some(300), dtype: KvDtype::Fp8, ..plain.clone() },
+        Shape {
+            group: 5,
+            kv_heads: 1,
+            dim: 32,
+            sinks: true,
+            soft_cap: Some(4.0),
+            dtype: KvDtype::Fp8,
+            ..plain
+        },
     ]
 }
 
@@ -145,17 +154,24 @@ fn released_blocks_do_not_change_bits() {
 
 #[test]
 fn a_later_token_that_overflowed_does_not_reach_earlier_rows() {
-    let shape = Shape::default();
-    let expected = run(&shape, &[Sequence::new(&shape, 64, 3)], &Way::new(threads(1)));
-    let mut broken = Sequence::new(&shape, 64, 3);
+    for dtype in KvDtype::ALL {
+        check_broken_token(&Shape { dtype, ..Shape::default() });
+    }
+}
+
+/// Token 40 is broken: rows before it are as they are without, it and those behind it are not numbers.
+fn check_broken_token(shape: &Shape) {
+    let expected = run(shape, &[Sequence::new(shape, 64, 3)], &Way::new(threads(1)));
+    let mut broken = Sequence::new(shape, 64, 3);
     let row = shape.kv_heads * shape.dim;
     broken.k[40 * row..41 * row].fill(f32::NAN);
     broken.v[40 * row..41 * row].fill(f32::INFINITY);
-    let actual = run(&shape, &[broken], &Way { chunk: 64, ..Way::new(threads(2)) });
+    let actual = run(shape, &[broken], &Way { chunk: 64, ..Way::new(threads(2)) });
     let before = 40 * shape.q_heads() * shape.dim;
     assert_same(
         &[expected[0][..before].to_vec()],
         &[actual[0][..before].to_vec()],
         "rows before the broken token",
     );
+    assert!(actual[0][before..].iter().all(|x| x.is_nan()), "{}", shape.dtype);
 }

@@ -179,7 +179,8 @@ impl<E: Element> Scratch<E> {
             let token = start + panel * LANES - sequence.first_position as usize;
             let page = sequence.pages[token / layout.block_size] as usize;
             let offset = token % layout.block_size;
-            // SAFETY: the page lies in the arena and the layout fits its pages (checked); offsets are multiples of the element's size.
+            // SAFETY: the page lies in the arena and the layout fits its pages (checked); pages and all offsets within them but tokens'
+            // are multiples of 64 bytes, so that elements and scales are aligned.
             unsafe {
                 let head = input.arena.base().add(page * input.arena.page_stride() + head);
                 self.key_panels[panel] = head.cast::<E>().add(offset * layout.head_dim);
