@@ -1,6 +1,8 @@
 //! How far types of cached keys and values move a model's next tokens from f32's, over the first 4,000 tokens of a text.
 //!
 //! `cargo bench --bench kv_types -- MODEL [TEXT]`: a GGUF file or folder, and a text file (by default this repository's README).
+#![allow(clippy::print_stdout, reason = "a program that prints what it measures")]
+
 use longwick::engine::{Engine, EngineOptions, PositionLogprobs, Request, RequestKind, RequestOutput};
 use longwick::ops::KvDtype;
 use longwick::tokenizer::SpecialTokens;

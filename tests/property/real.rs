@@ -92,32 +92,34 @@ fn check_forks(engine: &mut Engine, baseline: &Baseline, what: &str) {
     assert_eq!(engine.kv_usage().referenced, 0, "{what}");
 }
 
-fn check_long_prompt(dtype: KvDtype) {
+fn check_long_prompt(path: &Path, dtype: KvDtype) {
     let prompt = tokens(90, LONG, VOCAB);
-    for path in models() {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut engine = load(&path, dtype, 2, 512);
-        let baseline = baseline(&mut engine, &prompt);
-        drop(engine);
-        let mut engine = load(&path, dtype, 1, 300);
-        check_prefilled_again(&mut engine, &baseline, &format!("{name}, {dtype:?}, prefilled again"));
-        if dtype == KvDtype::F32 {
-            // A shorter prompt leaves a prefix that all that follows builds on; only what lies behind it is computed.
-            engine = load(&path, dtype, 2, 64);
-            engine.run(greedy_request(&prompt[..1_100], 1)).unwrap();
-        }
-        check_forks(&mut engine, &baseline, &format!("{name}, {dtype:?}"));
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut engine = load(path, dtype, 2, 512);
+    let baseline = baseline(&mut engine, &prompt);
+    drop(engine);
+    let mut engine = load(path, dtype, 1, 300);
+    check_prefilled_again(&mut engine, &baseline, &format!("{name}, {dtype:?}, prefilled again"));
+    if dtype == KvDtype::F32 {
+        // A shorter prompt leaves a prefix that all that follows builds on; only what lies behind it is computed.
+        engine = load(path, dtype, 2, 64);
+        engine.run(greedy_request(&prompt[..1_100], 1)).unwrap();
     }
+    check_forks(&mut engine, &baseline, &format!("{name}, {dtype:?}"));
 }
 
 #[test]
 fn long_prompt_with_f32_cache() {
-    check_long_prompt(KvDtype::F32);
+    for path in models() {
+        check_long_prompt(&path, KvDtype::F32);
+    }
 }
 
 #[test]
-fn long_prompt_with_bf16_cache() {
-    check_long_prompt(KvDtype::Bf16);
+fn long_prompt_with_narrower_caches() {
+    for (path, dtype) in models().iter().zip([KvDtype::Bf16, KvDtype::Fp8]) {
+        check_long_prompt(path, dtype);
+    }
 }
 
 /// Small chunks, past one span and, for Gemma, past the window of 512.
