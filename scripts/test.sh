@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything the tests need, then the tests: format, lints, build, assets, tests, kernels, a little fuzzing, the quickstart
-# without a network.
+# Everything the tests need, then the tests: format, lints, build, documentation, assets, tests, kernels, a little fuzzing, the
+# quickstart without a network.
 #
 #   scripts/test.sh            all of it
 #   scripts/test.sh -- ARGS    only `cargo test --release ARGS`
@@ -26,6 +26,9 @@ cargo build --release --locked
 
 say "lints"
 cargo clippy --release --locked --workspace --all-targets -- -D warnings
+
+say "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
 
 say "test assets"
 scripts/fetch_test_assets.sh

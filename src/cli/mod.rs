@@ -1,5 +1,6 @@
 //! One file a subcommand: arguments and printing, no logic.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(rustdoc::broken_intra_doc_links, reason = "the texts of --help have brackets of their own")]
 
 /// As `println!`, with an error in place of a panic; a reader that has gone is no error.
 macro_rules! out_line {

@@ -10,7 +10,7 @@
 //! # Format
 //! All integers are little-endian.
 //! 1. 8 bytes `LWICK-KV`, `u32` version, `u32` length of the header;
-//! 2. the header, JSON: see [`header::Header`];
+//! 2. the header, JSON: see `header::Header`;
 //! 3. token ids, `u32` each, from the header's first block to its last token;
 //! 4. pages, then state slots, in the header's order, as they stand in memory;
 //! 5. sha256 of everything before it.

@@ -47,9 +47,9 @@ impl ExtractionLimits {
     pub const WIDEST: Self = Self { max_items: 8, max_text: 300, max_evidence: 300 };
 
     /// Bounds under which the longest legal answer takes about `max_tokens`: one constraint for every
-    /// [`TOKENS_AN_ITEM`], each with what the tokens leave it, [`Self::WIDEST`] at most.
+    /// `TOKENS_AN_ITEM`, each with what the tokens leave it, [`Self::WIDEST`] at most.
     ///
-    /// Counted at [`CHARACTERS_A_TOKEN`]; an answer in characters that take more tokens can still be cut off, and is
+    /// Counted at `CHARACTERS_A_TOKEN`; an answer in characters that take more tokens can still be cut off, and is
     /// then a recorded failure.
     pub fn for_tokens(max_tokens: usize) -> Self {
         let max_items = (max_tokens / TOKENS_AN_ITEM).clamp(1, Self::WIDEST.max_items);
