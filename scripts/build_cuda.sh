@@ -17,7 +17,8 @@ cd "$longwick_root"
 need_build_tools
 
 if [ -z "${CUDA_COMPUTE_CAP:-}" ] && command -v nvidia-smi >/dev/null; then
-    CUDA_COMPUTE_CAP="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)"
+    CUDA_COMPUTE_CAP="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)" ||
+        CUDA_COMPUTE_CAP=""
 fi
 [ -n "${CUDA_COMPUTE_CAP:-}" ] || die "no GPU here says its architecture; name it: CUDA_COMPUTE_CAP=89 scripts/build_cuda.sh"
 export CUDA_COMPUTE_CAP
@@ -27,11 +28,12 @@ need_link_names() {
     local links="$LONGWICK_CACHE/cuda-links" name found
     mkdir -p "$links"
     for name in cudart cublas cublasLt curand nvrtc; do
-        found="$(find -L "$CUDA_HOME" -name "lib$name.so*" 2>/dev/null | sort | tail -n 1)"
+        # Loops of links make find fail, whatever it found.
+        found="$({ find -L "$CUDA_HOME" -name "lib$name.so*" 2>/dev/null || true; } | sort | tail -n 1)"
         [ -n "$found" ] || die "$CUDA_HOME has no lib$name.so; install CUDA's libraries there, or unset CUDA_HOME"
         ln -sf "$found" "$links/lib$name.so"
     done
-    found="$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)"
+    found="$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)"
     if [ -n "$found" ]; then
         ln -sf "$found" "$links/libcuda.so"
     else

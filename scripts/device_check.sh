@@ -5,14 +5,13 @@
 #   CUDA_COMPUTE_CAP=90 scripts/device_check.sh --pack DIR    on a machine that can build: programs go to DIR (needs no GPU)
 #   scripts/device_check.sh --run DIR [--out DIR]             on the machine with the GPU: needs the driver, CUDA's libraries, this
 #                                                             repository and DIR; no cargo, no network
-#   scripts/device_check.sh --rehearse DIR                    the same steps on the emulator and the CPU, but for times
+#   scripts/device_check.sh --rehearse DIR [--out DIR]        the same steps on the emulator and the CPU, but for times; packed
+#                                                             programs need the driver's and CUDA's libraries even so
 #
 # Writes OUT/device_check.json and prints one table. Exit code 1 when any step failed; the rest is still done.
 set -uo pipefail
-. "$(dirname "$0")/lib.sh"
-cd "$longwick_root" || die "no $longwick_root"
-
 usage() { sed -n '2,12s/^# \{0,1\}//p' "$0"; }
+. "$(dirname "$0")/lib.sh"
 
 mode="${1:-}"
 dir="${2:-}"
@@ -23,33 +22,39 @@ case "$mode" in
 *) usage >&2 && exit 2 ;;
 esac
 [ "${3:-}" != "--out" ] || out="${4:?--out needs a folder}"
+# Names that were meant from where the script was called.
+dir="$(realpath -m "$dir")"
+out="$(realpath -m "$out")"
+cd "$longwick_root" || die "no $longwick_root"
 
-# The newest test or example program of a name.
+# A test program that cargo says it built, which may be older than another build's of that name.
 program() {
     local found
-    found="$(find "$CARGO_TARGET_DIR/release/$1" -maxdepth 1 -type f -executable -name "$2-*" -printf '%T@ %p\n' 2>/dev/null |
-        sort -n | tail -n 1 | cut -d' ' -f2-)"
-    [ -n "$found" ] || die "no program $2 was built"
+    found="$(sed -n "s|^ *Executable tests/$1[./].*(\(.*\))\$|\1|p" "$built" | tail -n 1)"
+    [ -x "$found" ] || die "cargo names no program of the test $1"
     printf '%s' "$found"
 }
 
 pack() {
     set -e
+    local built
+    built="$(mktemp)"
     # For the one card, so that the programs stay small.
     export LONGWICK_CUDA_ARCHITECTURES="${CUDA_COMPUTE_CAP:?names the card, as for scripts/build_cuda.sh}"
     scripts/build_cuda.sh
     use_nvcc
     export LIBRARY_PATH="$LONGWICK_CACHE/cuda-links${LIBRARY_PATH:+:$LIBRARY_PATH}"
     say "programs of the kernels"
-    cargo test --release --locked -p longwick-kernels --features emu,cuda --no-run
+    cargo test --release --locked -p longwick-kernels --features emu,cuda --no-run 2>&1 | tee "$built"
     cargo build --release --locked -p longwick-kernels --features cuda --example time_kernels
     say "programs of the engine"
-    cargo test --release --locked --features emu,cuda --test device --no-run
+    cargo test --release --locked --features emu,cuda --test device --no-run 2>&1 | tee -a "$built"
     cargo build --release --locked --example synthetic_checkpoint
     mkdir -p "$dir"
     for test in elementwise kv_write attention agreement device; do
-        cp "$(program deps "$test")" "$dir/$test"
+        cp "$(program "$test")" "$dir/$test"
     done
+    rm "$built"
     cp "$CARGO_TARGET_DIR/release/longwick" "$CARGO_TARGET_DIR/release/examples/time_kernels" \
         "$CARGO_TARGET_DIR/release/examples/synthetic_checkpoint" "$dir/"
     strip "$dir"/*
@@ -106,7 +111,7 @@ compare_real() {
     local first='s/.*"logprobs":\[\(-\{0,1\}[0-9.e-]*\).*/\1/p' allowed=0.02
     [ "$kv" = f32 ] || allowed=0.05
     awk -v a="$(sed -n "$first" "$found")" -v b="$(sed -n "$first" "$expected")" -v allowed="$allowed" \
-        'BEGIN { d = a - b; if (d < 0) d = -d; printf "%s and %s: %.5f apart\n", a, b, d; exit !(a != "" && d < allowed) }'
+        'BEGIN { d = a - b; if (d < 0) d = -d; printf "%s and %s: %.5f apart\n", a, b, d; exit !(a != "" && b != "" && d < allowed) }'
 }
 
 sanitize() {
@@ -119,6 +124,10 @@ sanitize() {
 run() {
     began="$(date +%s)"
     mkdir -p "$out"
+    # What an earlier run left may be another build's.
+    rm -f "$out"/*.cpu.json "$out"/{device_check,prefill,times}.json "$out"/{longwick,torch}.jsonl
+    # CUDA's first GPU is then nvidia-smi's, whose name and architecture count.
+    export CUDA_DEVICE_ORDER=PCI_BUS_ID
     export LONGWICK_REPOSITORY="$longwick_root"
     if [ "$device" = cuda ]; then
         command -v nvidia-smi >/dev/null || die "no NVIDIA driver here; --rehearse runs on the emulator"
@@ -136,8 +145,6 @@ run() {
     fi
     # Chunks and batches change nothing where every product is ours; candle's products are not batch-invariant.
     step tiny_models 120 "$dir/device" parity
-    # Those of an earlier run may be another build's.
-    rm -f "$out"/*.cpu.json
     local model kv
     for model in gemma3-270m smollm2-135m; do
         for kv in f32 bf16; do
@@ -213,7 +220,7 @@ if [ "$mode" = --pack ]; then
     pack
     exit 0
 fi
-dir="$(cd "$dir" && pwd)" || die "no folder $dir"
+[ -d "$dir" ] || die "no folder $dir"
 device=cuda
 [ "$mode" = --run ] || device=emu
 export dir out device

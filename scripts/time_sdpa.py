@@ -5,6 +5,7 @@
 PyTorch has no paged cache: keys and values lie in one piece, which is the better case. Prints one JSON row a measurement.
 """
 
+import itertools
 import json
 import sys
 
@@ -12,6 +13,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 KV_HEADS, GROUP, RUNS, LAUNCHES = 4, 8, 5, 8
+# Keys and values of so many bytes together take turns, so that no launch finds the one before's in a cache.
+TURNING_BYTES = 256 << 20
 
 
 def fastest_milliseconds(run):
@@ -33,7 +36,8 @@ def main():
     for context in contexts:
         for head_dim in (64, 128, 256):
             shape = (1, KV_HEADS, context, head_dim)
-            keys, values = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+            copies = -(-TURNING_BYTES // (2 * 2 * KV_HEADS * context * head_dim))
+            pairs = torch.randn((copies, 2, *shape), dtype=torch.bfloat16, device="cuda")
             for phase, queries in (("prefill_chunk", min(2048, context // 2)), ("decode", 1)):
                 q = torch.randn((1, KV_HEADS * GROUP, queries, head_dim), dtype=torch.bfloat16, device="cuda")
                 # The chunk is the context's end. is_causal would align it with the beginning.
@@ -42,7 +46,8 @@ def main():
                     from torch.nn.attention.bias import causal_lower_right
 
                     mask = causal_lower_right(queries, context)
-                run = lambda: scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+                turns = itertools.cycle(pairs)
+                run = lambda: scaled_dot_product_attention(q, *next(turns), attn_mask=mask, enable_gqa=True)
                 try:
                     milliseconds = fastest_milliseconds(run)
                 except RuntimeError as error:

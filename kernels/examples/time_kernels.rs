@@ -20,6 +20,9 @@ const KV_HEADS: usize = 4;
 const GROUP: usize = 8;
 const RUNS: usize = 5;
 const LAUNCHES: usize = 8;
+/// Pools of so many bytes together take turns, so that no launch finds its keys and values in a cache: twice what any card's second
+/// level holds.
+const TURNING_BYTES: usize = 256 << 20;
 
 /// One measurement: so many queries at the end of each of so many sequences.
 #[derive(Clone, Copy)]
@@ -97,7 +100,9 @@ fn measure(gpu: &Gpu, case: Case) -> Result<f32, Box<dyn Error>> {
     let num_blocks = blocks_each + (case.branches - 1) * (blocks_each - shared);
     let layout = KvLayout::packed(case.cache, num_blocks, BLOCK, KV_HEADS, case.head_dim);
     // As fp8 the same bytes are other numbers, and their scales too: of no matter for the time.
-    let pool = gpu.elements(layout.pool_bytes() / 2)?;
+    let pools = TURNING_BYTES.div_ceil(layout.pool_bytes());
+    let pool = gpu.elements(pools * layout.pool_bytes() / 2)?;
+    let mut turn = 0;
     // Blocks lie scattered, as in a pool that was used for a while.
     let scattered = |index: usize| ((index * 7_919) % num_blocks) as u32;
     let is_permutation = !num_blocks.is_multiple_of(7_919);
@@ -132,12 +137,14 @@ fn measure(gpu: &Gpu, case: Case) -> Result<f32, Box<dyn Error>> {
     // SAFETY: all views below lie in memory that lives until `time` has waited for the last launch.
     let mut stream = unsafe { Stream::cuda(gpu.kernels.clone(), gpu.stream.clone()) };
     gpu.time(|| {
+        turn = (turn + 1) % pools;
+        let pool = gpu.address(&pool) + (turn * layout.pool_bytes()) as u64;
         // SAFETY: as above; each length is that of its slice, and nothing else runs on the device.
         let attention = unsafe {
             PagedAttention {
                 q: View::from_raw(gpu.address(&q), elements, Dtype::Bf16),
                 cache: KvPool {
-                    pool: View::from_raw(gpu.address(&pool), layout.pool_bytes(), Dtype::Fp8E4m3),
+                    pool: View::from_raw(pool, layout.pool_bytes(), Dtype::Fp8E4m3),
                     layout: &layout,
                 },
                 plan: PlanView::copied(&plan, View::from_raw(gpu.address(&words), words.len(), Dtype::U32)),

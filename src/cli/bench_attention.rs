@@ -22,7 +22,8 @@ pub(super) struct AttentionArgs {
     #[arg(long)]
     model_only: bool,
     /// Print rows that were measured on a GPU (scripts/device_check.sh) beside their floors
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "model_only")]
+    #[arg(long, value_name = "FILE", value_delimiter = ',',
+        conflicts_with_all = ["model_only", "models", "contexts", "cache", "chunk", "branches"])]
     timings: Vec<PathBuf>,
     /// Models by the names of `longwick models list`
     #[arg(long, value_delimiter = ',', default_value = MODELS)]
@@ -47,9 +48,10 @@ pub(super) struct AttentionArgs {
     json: bool,
 }
 
-/// A context length: each of its positions is counted, so that there is a most.
+/// A context length. Operations grow with its square, and are counted in 64 bits.
 fn context(text: &str) -> Result<usize, String> {
-    const MOST: usize = 16_000_000;
+    // Of the largest models, 64 bits count twice as many tokens' operations.
+    const MOST: usize = 2_000_000;
     let tokens = super::plan::parse_tokens(text)?.get();
     if tokens <= MOST { Ok(tokens) } else { Err(format!("{tokens} tokens are more than {MOST}")) }
 }
@@ -242,5 +244,27 @@ fn figure(value: f64) -> String {
         value if value >= 100.0 => format!("{value:.0}"),
         value if value >= 1.0 => format!("{value:.2}"),
         value => format!("{value:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_context_is_counted_in_full() {
+        let cache = ModelCache::new(FetchSettings::from_env()).expect("manifests");
+        assert!(context("2001k").is_err());
+        let (half, whole) = (context("1000k").expect("half"), context("2000k").expect("the longest"));
+        for name in MODELS.split(',').chain(["qwen3-235b-a22b", "qwen3-32b", "gemma4-31b-it"]) {
+            let config = config(&cache, name).expect(name);
+            let flops = |tokens| {
+                let kinds = kinds(&config, config.num_layers(), KvDtype::Bf16);
+                total(&kinds, |work| work.prefill(tokens, 2048)).1.tensor_flops as f64
+            };
+            // With the context grows what sliding layers do, with its square what the others do.
+            let times = flops(whole) / flops(half);
+            assert!((3.5..4.1).contains(&times), "{name}: {times} times the operations");
+        }
     }
 }

@@ -96,13 +96,16 @@ pub(super) fn print(files: &[PathBuf], card: &Card, json: bool) -> Result<(), Cl
             format!("{:.2}", timing.milliseconds / floor_milliseconds),
         ]);
     }
-    out_line!("{}", align(&lines, 3))?;
+    out_line!("floors of {}\n\n{}", card.name, align(&lines, 3))?;
     Ok(())
 }
 
 fn read(file: &Path) -> Result<Vec<Timing>, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
+    if lines.peek().is_none() {
+        return Err(format!("{}: no timings", file.display()).into());
+    }
     lines
         .map(|(index, line)| {
             let row = serde_json::from_str(line);
@@ -139,5 +142,8 @@ mod tests {
         std::fs::write(&file, format!("{}\n{{\"program\": 1}}\n", LINE.replace('\n', " "))).unwrap();
         let error = read(&file).unwrap_err().to_string();
         assert!(error.contains("rows.jsonl: line 2"), "{error}");
+        std::fs::write(&file, "\n").unwrap();
+        let error = read(&file).unwrap_err().to_string();
+        assert!(error.contains("rows.jsonl: no timings"), "{error}");
     }
 }

@@ -22,9 +22,9 @@ impl Order {
 
 /// Whether tests run on a GPU.
 pub fn is_cuda() -> bool {
-    cfg!(feature = "cuda")
-        && (cfg!(not(feature = "emu"))
-            || std::env::var_os("LONGWICK_KERNEL_DEVICE").is_some_and(|name| name == "cuda"))
+    let is_asked_for = std::env::var_os("LONGWICK_KERNEL_DEVICE").is_some_and(|name| name == "cuda");
+    assert!(cfg!(feature = "cuda") || !is_asked_for, "these tests were built without the feature cuda");
+    cfg!(feature = "cuda") && (cfg!(not(feature = "emu")) || is_asked_for)
 }
 
 /// A stream of the device under test.

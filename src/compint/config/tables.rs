@@ -250,7 +250,7 @@ pub struct EngineTable {
     /// MiB of the KV pool of each model.
     pub kv_memory_mib: Option<u64>,
     /// Most tokens of one step.
-    pub chunk: Option<usize>,
+    pub chunk: Option<std::num::NonZeroUsize>,
     /// MiB of weights and pools that loaded models hold together; models are evicted beyond it.
     pub memory_mib: Option<u64>,
     /// Requests under way at once.

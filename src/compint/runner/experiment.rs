@@ -197,7 +197,7 @@ fn engine_options(config: &RunConfig) -> EngineOptions {
         threads: table.threads,
         kv_dtype: table.kv_dtype,
         kv_pool_bytes: table.kv_memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
-        max_batch_tokens: table.chunk.unwrap_or(defaults.max_batch_tokens),
+        max_batch_tokens: table.chunk.map_or(defaults.max_batch_tokens, usize::from),
         ..defaults
     }
 }
