@@ -183,7 +183,6 @@ times() {
         skip floors "the peaks of no GPU like this one are known"
         return
     fi
-    say "floors are those of $card"
     "$dir/longwick" bench attention --timings "$timings" --card "$card" || failed=1
     "$dir/longwick" bench attention --timings "$timings" --card "$card" --json >"$out/times.json" || failed=1
     step synthetic_checkpoint 60 "$dir/synthetic_checkpoint" "$out/synthetic" 4
