@@ -25,43 +25,28 @@ struct Error {
     mean: f64,
 }
 
-fn short_cases(folder: &Path) -> Vec<Case> {
-    let short: Vec<Case> = cases(folder).into_iter().filter(|case| case.token_ids.len() <= LONGEST).collect();
-    assert!(short.len() > 1, "{}: no cases", folder.display());
-    short
-}
-
-/// Log-probabilities of all tokens after each case's last, by id.
-fn logprobs(model: &Path, options: EngineOptions, cases: &[Case]) -> Vec<Vec<f64>> {
+/// Errors of the short cases in `folder`.
+fn errors(model: &Path, folder: &Path, options: EngineOptions) -> Vec<Error> {
     let mut engine = assets::load(model, options);
-    let one = |case: &Case| {
+    let error = |case: &Case| {
         let (last, vocab) = (case.token_ids.len() - 1, case.last_logits.len());
         let kind = RequestKind::Logits { positions: vec![last], top: vocab };
         let output = engine.run(Request::new(case.token_ids.clone(), kind)).unwrap().output;
         let RequestOutput::Logits(found) = output else { panic!("{output:?}") };
-        assert_eq!(found[0].ids.len(), vocab, "{}", model.display());
-        let mut by_id = vec![f64::NAN; vocab];
-        for (&id, &found) in found[0].ids.iter().zip(&found[0].logprobs) {
-            by_id[id as usize] = f64::from(found);
-        }
-        by_id
+        assert_eq!(found[0].ids.len(), vocab, "{}", folder.display());
+        let expected = log_softmax(&case.last_logits);
+        let pairs = found[0].ids.iter().zip(&found[0].logprobs);
+        let errors: Vec<f64> =
+            pairs.map(|(&id, &found)| (f64::from(found) - expected[id as usize]).abs()).collect();
+        assert!(errors.iter().all(|error| error.is_finite()), "{}", folder.display());
+        let squares: f64 = errors.iter().map(|error| error * error).sum();
+        let worst = errors.iter().copied().fold(0.0, f64::max);
+        Error { worst, mean: (squares / vocab as f64).sqrt() }
     };
-    cases.iter().map(one).collect()
-}
-
-fn error(found: &[f64], expected: &[f64]) -> Error {
-    let errors: Vec<f64> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
-    assert!(errors.iter().all(|error| error.is_finite()), "{errors:?}");
-    let squares: f64 = errors.iter().map(|error| error * error).sum();
-    let worst = errors.iter().copied().fold(0.0, f64::max);
-    Error { worst, mean: (squares / errors.len() as f64).sqrt() }
-}
-
-/// Errors of the short cases in `folder` against their reference.
-fn errors(model: &Path, folder: &Path, options: EngineOptions) -> Vec<Error> {
-    let cases = short_cases(folder);
-    let found = logprobs(model, options, &cases);
-    found.iter().zip(&cases).map(|(found, case)| error(found, &log_softmax(&case.last_logits))).collect()
+    let cases = cases(folder);
+    let short: Vec<&Case> = cases.iter().filter(|case| case.token_ids.len() <= LONGEST).collect();
+    assert!(short.len() > 1, "{}: no cases", folder.display());
+    short.into_iter().map(error).collect()
 }
 
 /// Prompts of 1 to 300 tokens with f32 keys and values.
