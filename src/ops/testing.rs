@@ -2,6 +2,11 @@
 use super::{Backend, CpuBackend, InstructionSet};
 use std::{num::NonZeroUsize, sync::Arc};
 
+/// The scale of an fp8 head that has any.
+pub(crate) fn fp8_scale(head: &[f32]) -> f32 {
+    head.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs())) / 448.0
+}
+
 /// A small generator, so that a case is its seed.
 pub(crate) struct Random(u64);
 

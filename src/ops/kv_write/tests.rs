@@ -1,7 +1,7 @@
 use super::*;
 use crate::ops::{
     KvDtype,
-    testing::{Random, backends},
+    testing::{Random, backends, fp8_scale},
 };
 use candle_core::{DType, Device};
 use float8::F8E4M3;
@@ -13,7 +13,7 @@ fn layout(dtype: KvDtype) -> KvPageLayout {
 
 /// A head as pages keep it: its elements' bytes, and its scale's.
 fn stored(dtype: KvDtype, head: &[f32]) -> (Vec<Vec<u8>>, Option<[u8; 4]>) {
-    let scale = head.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs())) / 448.0;
+    let scale = fp8_scale(head);
     let element = |&x: &f32| match dtype {
         KvDtype::F32 => x.to_le_bytes().to_vec(),
         KvDtype::Bf16 => bf16::from_f32(x).to_le_bytes().to_vec(),

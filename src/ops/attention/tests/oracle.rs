@@ -1,4 +1,5 @@
 use super::*;
+use crate::ops::testing::fp8_scale;
 use float8::F8E4M3;
 
 /// The float type a reference computes in.
@@ -42,7 +43,7 @@ fn cached<F: Float>(shape: &Shape, data: &[f32]) -> Vec<F> {
     let heads = data.chunks_exact(shape.dim);
     heads
         .flat_map(|head| {
-            let scale = head.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs())) / 448.0;
+            let scale = fp8_scale(head);
             head.iter().map(move |&x| match shape.dtype {
                 KvDtype::F32 => F::from_f32(x),
                 KvDtype::Bf16 => F::from_f32(bf16::from_f32(x).to_f32()),
