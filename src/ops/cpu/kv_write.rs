@@ -1,38 +1,11 @@
 //! Scatters keys and values into pages.
+use super::kv_element::KvElement;
 use crate::ops::{CpuBackend, KvArena, KvDtype, KvPageLayout, kv_arena::PANEL_KEYS};
 use float8::F8E4M3;
 use half::bf16;
 
 /// Below this many elements one thread does it: waking another takes longer.
 const PARALLEL_ELEMENTS: usize = 1 << 15;
-
-/// An element as pages hold it.
-trait Stored: Copy {
-    /// Whether a token's head has a scale.
-    const SCALED: bool = false;
-
-    fn from_f32(value: f32) -> Self;
-}
-
-impl Stored for f32 {
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-}
-
-impl Stored for bf16 {
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-}
-
-impl Stored for F8E4M3 {
-    const SCALED: bool = true;
-
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-}
 
 /// What one fp8 step of a head is worth: its greatest magnitude / 448, or 1 where that is 0 (or too small for an f32). NaN where the
 /// head holds NaN or an infinity, which makes NaN of all that reads it.
@@ -83,7 +56,7 @@ pub(crate) fn kv_write(
 }
 
 impl Pages<'_> {
-    fn write<E: Stored>(&self, head: usize, is_key: bool, rows: &[f32], slots: &[u64]) {
+    fn write<E: KvElement>(&self, head: usize, is_key: bool, rows: &[f32], slots: &[u64]) {
         let layout = self.layout;
         let (block_size, dim) = (layout.block_size, layout.head_dim);
         let offset = layout.head_offset(self.layer_in_page, head);

@@ -6,6 +6,7 @@ pub(crate) mod fixed;
 pub(crate) mod float;
 pub(crate) mod functions;
 pub(crate) mod gated_delta;
+mod kv_element;
 pub(crate) mod kv_write;
 pub(crate) mod layer_norm;
 pub(crate) mod linear_output;

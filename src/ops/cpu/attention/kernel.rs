@@ -1,5 +1,8 @@
 //! The register tiles of attention: q.k over a key panel, and p.v over value rows.
-use crate::ops::cpu::simd::{Kernel, LANES, Lanes};
+use crate::ops::cpu::{
+    kv_element::KvElement,
+    simd::{Kernel, LANES, Lanes},
+};
 use std::ops::Range;
 
 /// Keys a span.
@@ -10,44 +13,6 @@ pub(super) const SPAN_PANELS: usize = SPAN / LANES;
 pub(super) const SCORE_STRIDE: usize = SPAN + LANES;
 /// Elements from one query row to the next; likewise.
 pub(super) const QUERY_STRIDE: usize = 512 + LANES;
-
-/// An element as pages hold it.
-pub(super) trait Element: Copy + Send + Sync + 'static {
-    /// Whether each key and each value has a scale.
-    const SCALED: bool = false;
-
-    /// Sixteen consecutive elements, widened.
-    ///
-    /// # Safety
-    /// `from` must be readable for 16 elements.
-    unsafe fn load<L: Lanes>(lanes: L, from: *const Self) -> L::F;
-}
-
-impl Element for f32 {
-    #[inline(always)]
-    unsafe fn load<L: Lanes>(lanes: L, from: *const Self) -> L::F {
-        // SAFETY: as the caller promises.
-        unsafe { lanes.load(from) }
-    }
-}
-
-impl Element for half::bf16 {
-    #[inline(always)]
-    unsafe fn load<L: Lanes>(lanes: L, from: *const Self) -> L::F {
-        // SAFETY: as the caller promises; bf16 is a transparent u16.
-        unsafe { lanes.load_bf16(from.cast()) }
-    }
-}
-
-impl Element for float8::F8E4M3 {
-    const SCALED: bool = true;
-
-    #[inline(always)]
-    unsafe fn load<L: Lanes>(lanes: L, from: *const Self) -> L::F {
-        // SAFETY: as the caller promises; the type is a transparent u8.
-        unsafe { lanes.load_f8_e4m3(from.cast()) }
-    }
-}
 
 /// Whether tiles of so many rows wait for memory rather than for arithmetic.
 pub(super) const fn waits_for_memory(rows: usize) -> bool {
@@ -79,7 +44,7 @@ pub(super) struct Scores<E, const R: usize, const C: usize> {
     pub(super) scores: *mut f32,
 }
 
-impl<E: Element, const R: usize, const C: usize> Kernel for Scores<E, R, C> {
+impl<E: KvElement, const R: usize, const C: usize> Kernel for Scores<E, R, C> {
     type Output = ();
 
     #[inline(always)]
@@ -133,7 +98,7 @@ pub(super) struct WeightedValues<'a, E, const R: usize, const C: usize> {
     pub(super) sum_stride: usize,
 }
 
-impl<E: Element, const R: usize, const C: usize> Kernel for WeightedValues<'_, E, R, C> {
+impl<E: KvElement, const R: usize, const C: usize> Kernel for WeightedValues<'_, E, R, C> {
     type Output = ();
 
     #[inline(always)]

@@ -8,11 +8,10 @@ mod scratch;
 mod softmax;
 mod tile;
 
-use super::threads::SharedOutput;
+use super::{kv_element::KvElement, threads::SharedOutput};
 use crate::ops::{AttentionInput, CpuBackend, InstructionSet, KvDtype};
 use float8::F8E4M3;
 use half::bf16;
-use kernel::Element;
 use scratch::Scratch;
 use softmax::Partial;
 use std::ops::Range;
@@ -90,7 +89,7 @@ pub(crate) fn paged_attention(
     }
 }
 
-fn attend<E: Element>(cpu: &CpuBackend, call: &Call<'_>, output: &mut [f32]) {
+fn attend<E: KvElement>(cpu: &CpuBackend, call: &Call<'_>, output: &mut [f32]) {
     let tiles = call.tiles();
     let work: usize =
         tiles.iter().map(|tile| tile.rows * tile.keys.len() * call.input.layout.head_dim * 2).sum();
@@ -124,7 +123,7 @@ fn padded_rows(tiles: &[Tile]) -> usize {
 }
 
 /// As the loop over tiles, with the spans of a tile shared out over threads.
-fn attend_split<E: Element>(
+fn attend_split<E: KvElement>(
     cpu: &CpuBackend,
     call: &Call<'_>,
     tiles: &[Tile],

@@ -1,15 +1,14 @@
 //! A tile of query rows against one span of keys after another.
 use super::{
     Call,
-    kernel::{
-        Element, QUERY_STRIDE, SCORE_STRIDE, SPAN, SPAN_PANELS, Scores, WeightedValues, waits_for_memory,
-    },
+    kernel::{QUERY_STRIDE, SCORE_STRIDE, SPAN, SPAN_PANELS, Scores, WeightedValues, waits_for_memory},
     softmax::{Finish, Merge, Partial, ScaleScores, Softmax},
     tile::{Tile, register_rows},
 };
 use crate::ops::{
     InstructionSet,
     cpu::{
+        kv_element::KvElement,
         simd::{LANES, dispatch},
         threads::SharedOutput,
     },
@@ -58,7 +57,7 @@ pub(super) struct Scratch<E> {
     vectors: usize,
 }
 
-impl<E: Element> Scratch<E> {
+impl<E: KvElement> Scratch<E> {
     /// For tiles of up to `rows` padded rows.
     pub(super) fn new(call: &Call<'_>, rows: usize) -> Self {
         let value_stride = call.value_stride();

@@ -146,15 +146,6 @@ impl Lanes for Avx512 {
         self.from_bits(self.shl_int(widened, 16))
     }
     #[inline(always)]
-    unsafe fn load_f8_e4m3(self, from: *const u8) -> __m512 {
-        // Exponent and mantissa in a half's place, the sign spread over the two bits above them: a bias 8 too low.
-        let halves = unsafe {
-            let widened = _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast()));
-            _mm256_and_si256(_mm256_slli_epi16::<7>(widened), _mm256_set1_epi16(0xbf80_u16 as i16))
-        };
-        self.mul(unsafe { _mm512_cvtph_ps(halves) }, self.splat(256.0))
-    }
-    #[inline(always)]
     unsafe fn load_i8(self, from: *const i8) -> __m512i {
         unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast())) }
     }

@@ -118,11 +118,6 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// # Safety
     /// `from` must be readable for 16 elements; any alignment.
     unsafe fn load_bf16(self, from: *const u16) -> Self::F;
-    /// Sixteen e4m3 floats, widened; the code of NaN reads as 480.
-    ///
-    /// # Safety
-    /// `from` must be readable for 16 bytes.
-    unsafe fn load_f8_e4m3(self, from: *const u8) -> Self::F;
     /// Sixteen signed bytes, widened.
     ///
     /// # Safety
@@ -143,6 +138,22 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// # Safety
     /// `from` must be readable for 16 bytes.
     unsafe fn look_up_nibbles(self, from: *const u8, table: &[i8; 16]) -> Self::I;
+
+    /// Sixteen e4m3 floats, widened; the code of NaN reads as 480.
+    ///
+    /// # Safety
+    /// `from` must be readable for 16 bytes.
+    #[inline(always)]
+    unsafe fn load_f8_e4m3(self, from: *const u8) -> Self::F {
+        // Moving exponent and mantissa into an f32's place leaves the bias 120 too low, for subnormals too. The signs spread over the
+        // bits between.
+        const SIGN_AND_MAGNITUDE: i32 = 0x87f0_0000_u32 as i32;
+        const TWO_TO_THE_120: f32 = f32::from_bits((127 + 120) << 23);
+        // SAFETY: as the caller promises.
+        let codes = unsafe { self.load_i8(from.cast()) };
+        let bits = self.and_int(self.shl_int(codes, 20), self.splat_int(SIGN_AND_MAGNITUDE));
+        self.mul(self.from_bits(bits), self.splat(TWO_TO_THE_120))
+    }
 
     /// The sum of the lanes: lane i with lane i + 8, then + 4, + 2, + 1.
     fn reduce_add(self, a: Self::F) -> f32;

@@ -185,13 +185,6 @@ impl Lanes for Portable {
         halves.map(|bits| f32::from_bits(u32::from(bits) << 16))
     }
     #[inline(always)]
-    unsafe fn load_f8_e4m3(self, from: *const u8) -> Self::F {
-        // SAFETY: the caller promises 16 readable bytes.
-        let codes = unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(u16::from);
-        // Exponent and mantissa in a half's place: a bias 8 too low.
-        codes.map(|code| half::f16::from_bits((code & 0x80) << 8 | (code & 0x7f) << 7).to_f32() * 256.0)
-    }
-    #[inline(always)]
     unsafe fn load_i8(self, from: *const i8) -> Self::I {
         // SAFETY: the caller promises 16 readable bytes.
         unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(i32::from)
