@@ -52,7 +52,7 @@ pub(super) struct AttentionArgs {
 fn context(text: &str) -> Result<usize, String> {
     // Of the largest models, 64 bits count twice as many tokens' operations.
     const MOST: usize = 2_000_000;
-    let tokens = super::plan::parse_tokens(text)?.get();
+    let tokens = super::quantities::parse_tokens(text)?.get();
     if tokens <= MOST { Ok(tokens) } else { Err(format!("{tokens} tokens are more than {MOST}")) }
 }
 

@@ -1,5 +1,6 @@
 //! `longwick doctor`: what there is to run on.
 
+use super::quantities::gib;
 use super::{CliResult, Outcome};
 use crate::ops::{CudaReport, MachineReport};
 use crate::weights::fetch::FetchSettings;
@@ -67,8 +68,4 @@ fn print_cuda(cuda: &CudaReport) -> std::io::Result<()> {
         out_line!("         {:<14} {}", library.name, library.path.as_deref().unwrap_or("not loaded"))?;
     }
     Ok(())
-}
-
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64)
 }

@@ -37,6 +37,7 @@ pub mod model_args;
 pub mod models;
 pub mod plan;
 pub mod probe;
+mod quantities;
 pub mod run;
 mod run_progress;
 mod run_table;

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::CliError;
+use super::quantities::parse_bytes;
 use crate::engine::{Engine, EngineError, EngineOptions, KvDirectoryOptions};
 use crate::kv::disk::{DirectoryUse, KvDirectory};
 use crate::ops::{DeviceChoice, KvDtype};
@@ -224,23 +225,4 @@ pub fn with_load_bar<T>(
     });
     bar.finish_and_clear();
     result
-}
-
-/// A number of bytes with an optional unit: `512MiB`, `2GB`, `1073741824`.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "kb" => 1e3,
-        "kib" => 1024.0,
-        "m" | "mb" => 1e6,
-        "mib" => 1024.0 * 1024.0,
-        "g" | "gb" => 1e9,
-        "gib" => 1024.0 * 1024.0 * 1024.0,
-        other => return Err(format!("{other:?} is no unit (B, KB, KiB, MB, MiB, GB, GiB)")),
-    };
-    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number"))?;
-    let bytes = number * factor;
-    if bytes.is_finite() && bytes < 1e18 { Ok(bytes as u64) } else { Err(format!("{text} is too large")) }
 }

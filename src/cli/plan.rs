@@ -4,7 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::model_args::{kv_dtype_parser, parse_bytes, quantization_parser};
+use super::model_args::{kv_dtype_parser, quantization_parser};
+use super::quantities::{gib, parse_bytes, parse_tokens, thousands};
 use super::{CliResult, Outcome, counted};
 use crate::engine::{EngineOptions, Fit, GroupPlan, MemoryPlan, PlanRequest, StatePlan};
 use crate::ops::KvDtype;
@@ -169,50 +170,5 @@ fn describe_fit(plan: &MemoryPlan, fit: &Fit) -> String {
         sequences => {
             format!("  fits {memory}: {} sequences of {context} tokens at once", thousands(sequences))
         }
-    }
-}
-
-fn gib(bytes: u64) -> String {
-    format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64)
-}
-
-/// `1234567` as `1,234,567`.
-fn thousands(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number of tokens: `100000`, or `100k` for thousands.
-pub(super) fn parse_tokens(text: &str) -> Result<NonZeroUsize, String> {
-    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 1_000),
-        None => (text, 1),
-    };
-    let number: usize = digits.parse().map_err(|_| format!("{text:?} is no number of tokens"))?;
-    let tokens = number.checked_mul(factor).and_then(NonZeroUsize::new);
-    tokens.ok_or_else(|| format!("{text} tokens cannot be planned"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_and_digits() {
-        for (text, tokens) in [("1", 1), ("100000", 100_000), ("100k", 100_000), ("32K", 32_000)] {
-            assert_eq!(parse_tokens(text).map(NonZeroUsize::get), Ok(tokens), "{text}");
-        }
-        for text in ["", "0", "0k", "k", "-5", "1.5k", "99999999999999999999", "9999999999999999999k"] {
-            assert!(parse_tokens(text).is_err(), "{text}");
-        }
-        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")];
-        assert!(cases.iter().all(|(number, text)| thousands(*number) == *text));
     }
 }
