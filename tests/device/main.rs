@@ -21,10 +21,12 @@ mod drawn;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod gguf_file;
 mod invariance;
+mod likeness;
 #[path = "../parity/llama_gguf.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod llama_gguf;
 mod parity;
+mod real;
 mod record;
 #[path = "../parity/reference.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

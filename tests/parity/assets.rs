@@ -11,12 +11,15 @@ pub fn shared_data(name: &str) -> Option<PathBuf> {
     present(root.join(name))
 }
 
-/// A folder of fixtures in the repository; `LONGWICK_REPOSITORY` names its place for a test program that was carried to another
-/// machine.
+/// The repository; `LONGWICK_REPOSITORY` names its place for a test program that was carried to another machine.
+pub fn repository() -> PathBuf {
+    std::env::var_os("LONGWICK_REPOSITORY")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
+}
+
+/// A folder of fixtures in the repository.
 pub fn fixtures(folder: &str) -> PathBuf {
-    let root = std::env::var_os("LONGWICK_REPOSITORY")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    root.join("tests/fixtures").join(folder)
+    repository().join("tests/fixtures").join(folder)
 }
 
 /// A checkpoint in the repository.
