@@ -26,12 +26,11 @@ done
 EOF
 chmod +x "$stand_in/bin/nvcc"
 export NVCC="$stand_in/bin/nvcc" CUDA_HOME="$stand_in" CUDA_COMPUTE_CAP=80 CUDARC_CUDA_VERSION=13000
-# Another level of optimisation keeps what build scripts do with the stand-in apart from a real build; all else is shared with it.
-apart=(
-    --config profile.release.package.cudarc.opt-level=1
-    --config profile.release.package.candle-kernels.opt-level=1
-    --config profile.release.package.longwick-kernels.opt-level=1
-)
+# A level of optimisation that no build has keeps what the stand-in leaves out of it; packages that do not depend on these are shared.
+apart=()
+for package in cudarc candle-kernels longwick-kernels; do
+    apart+=(--config "profile.release.package.$package.opt-level=\"z\"")
+done
 lint() { cargo clippy --release --locked "${apart[@]}" "$@" -- -D warnings; }
 lint --features cuda --lib --bins
 lint --features cuda,emu --lib --test device
