@@ -96,6 +96,18 @@ skip() {
     results="$results${results:+, }{\"step\": \"$1\", \"skipped\": \"$2\"}"
 }
 
+# tests PROGRAM ARG...: a test program of which a part runs; that there is no such part is no success.
+tests() {
+    local said status
+    said="$("$@" 2>&1)"
+    status=$?
+    printf '%s\n' "$said"
+    [ "$status" -ne 0 ] || grep -q '^test result: ok\. [1-9]' <<<"$said" || { echo "no test ran" && return 1; }
+    return "$status"
+}
+
+real() { "$dir/longwick" models verify "$1" && tests "$dir/device" --ignored --nocapture --exact "real::${1//-/_}"; }
+
 sanitize() {
     local tool="$1"
     compute-sanitizer --tool "$tool" --error-exitcode 9 "$dir/elementwise" --test-threads 1 &&
@@ -126,14 +138,13 @@ run() {
         skip kernels_agreement "no GPU"
     fi
     # Chunks and batches change nothing where every product is ours; candle's products are not batch-invariant.
-    step tiny_models 120 "$dir/device" parity
+    step tiny_models 120 tests "$dir/device" parity
     local model
     for model in gemma3-270m smollm2-135m; do
-        if "$dir/longwick" models verify "$model" >/dev/null 2>&1; then
-            step "real_$model" 150 "$dir/device" --ignored --nocapture --exact "real::${model//-/_}"
-        else
-            skip "real_$model" "not on this machine"
-        fi
+        case "$("$dir/longwick" models verify "$model" 2>&1)" in
+        *"is not on this machine"*) skip "real_$model" "not on this machine" ;;
+        *) step "real_$model" 150 real "$model" ;;
+        esac
     done
     if [ "$device" != cuda ]; then
         skip sanitizer "no GPU"
@@ -203,7 +214,7 @@ fi
 device=cuda
 [ "$mode" = --run ] || device=emu
 export dir out device
-export -f sanitize
+export -f tests real sanitize
 run
 printf '{"device": "%s", "steps": [%s]}\n' "$device" "$results" >"$out/device_check.json"
 say "$out/device_check.json"

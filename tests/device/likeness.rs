@@ -1,5 +1,6 @@
 //! How alike the next tokens of a model are under two settings.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use longwick::engine::{Engine, EngineOptions, PositionLogprobs, Request, Request
 use longwick::tokenizer::SpecialTokens;
 
 /// Of each position's most likely tokens so many are compared.
-const TOP: usize = 50;
+const TOP: usize = 500;
 
 /// The most likely tokens after each of the first `tokens` tokens of a text.
 pub fn next_tokens(
@@ -17,8 +18,7 @@ pub fn next_tokens(
     options: EngineOptions,
 ) -> Result<Vec<PositionLogprobs>, Box<dyn std::error::Error>> {
     let mut engine = Engine::load(model, options, &mut |_, _| {})?;
-    let mut prompt = engine.tokenizer()?.encode(text, SpecialTokens::AsText)?;
-    prompt.truncate(tokens);
+    let prompt = engine.tokenizer()?.encode_whole(text, SpecialTokens::AsText, tokens)?.ids;
     let positions = (0..prompt.len()).collect();
     match engine.run(Request::new(prompt, RequestKind::Logits { positions, top: TOP }))?.output {
         RequestOutput::Logits(found) => Ok(found),
@@ -29,7 +29,7 @@ pub fn next_tokens(
 /// What a text's positions have in common.
 pub struct Likeness {
     tokens: usize,
-    /// Mean KL divergence in nats a token, over the most likely tokens.
+    /// Mean KL divergence in nats a token, at least.
     pub divergence: f64,
     /// Share of positions whose most likely token is the same.
     pub same: f64,
@@ -43,7 +43,7 @@ impl Likeness {
         let same = pairs().filter(|(exact, found)| exact.ids[0] == found.ids[0]).count();
         let divergence: f64 = pairs().map(|(exact, found)| divergence(exact, found)).sum();
         let tokens = exact.len();
-        Self { tokens, divergence: divergence / tokens as f64, same: same as f64 / tokens as f64 }
+        Self { tokens, divergence: (divergence / tokens as f64).max(0.0), same: same as f64 / tokens as f64 }
     }
 }
 
@@ -58,12 +58,22 @@ impl fmt::Display for Likeness {
     }
 }
 
-/// The sum of p (ln p - ln q). A token that is not among q's is as likely there as the last one that is.
+/// At least the KL divergence of all tokens: the sum of p (ln p - ln q), those that p does not list taken together.
+///
+/// Every q is the greatest that it can be: that of a token which q does not list is the least of the listed, and what p does not list
+/// has all but the tokens that both do.
 fn divergence(p: &PositionLogprobs, q: &PositionLogprobs) -> f64 {
-    let of_q = |id| {
-        let place = q.ids.iter().position(|&other| other == id).unwrap_or(q.ids.len() - 1);
-        f64::from(q.logprobs[place])
-    };
-    let terms = p.ids.iter().zip(&p.logprobs).map(|(&id, &p)| (f64::from(p), of_q(id)));
-    terms.map(|(p, q)| p.exp() * (p - q)).sum()
+    const LEAST: f64 = 1e-9;
+    let of_q: HashMap<u32, f64> =
+        q.ids.iter().copied().zip(q.logprobs.iter().map(|&q| f64::from(q))).collect();
+    let least_of_q = f64::from(q.logprobs[q.logprobs.len() - 1]);
+    let (mut listed_by_p, mut listed_by_both, mut sum) = (0.0, 0.0, 0.0);
+    for (&id, &logprob) in p.ids.iter().zip(&p.logprobs) {
+        let logprob = f64::from(logprob);
+        listed_by_p += logprob.exp();
+        listed_by_both += of_q.get(&id).map_or(0.0, |q| q.exp());
+        sum += logprob.exp() * (logprob - of_q.get(&id).unwrap_or(&least_of_q));
+    }
+    let (rest_of_p, rest_of_q) = (LEAST.max(1.0 - listed_by_p), LEAST.max(1.0 - listed_by_both));
+    sum + rest_of_p * (rest_of_p / rest_of_q).ln()
 }

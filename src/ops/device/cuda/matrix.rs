@@ -49,8 +49,8 @@ impl CudaMatrix {
         self.bytes
     }
 
-    /// `x w^T + bias`, `x: [rows, in]` in f32. Half-precision weights take `x` rounded to their type, quantised ones to 8 bits with
-    /// a scale every 32 elements (candle's q8_1).
+    /// `x w^T + bias`, `x: [rows, in]` in f32. Half-precision weights take `x` rounded to their type, quantised ones to 8 bits
+    /// (candle's q8_1).
     pub(in crate::ops) fn linear(&self, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, OpError> {
         let product = match &self.weight {
             Weight::Float(weight) => {
