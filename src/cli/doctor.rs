@@ -60,7 +60,8 @@ fn print_cuda(cuda: &CudaReport) -> std::io::Result<()> {
     match (&cuda.device, &cuda.problem) {
         (Some(device), _) => {
             let memory = device.free_memory.map_or("unknown".to_owned(), gib);
-            out_line!("         {}; {memory} of its memory free", device.arithmetic)?;
+            let name = device.name.as_deref().unwrap_or("a GPU without a name");
+            out_line!("         {name} ({}); {memory} of its memory free", device.arithmetic)?;
         }
         (None, problem) => out_line!("         {}", problem.as_deref().unwrap_or("no device"))?,
     }

@@ -219,6 +219,18 @@ impl Backend {
         }
     }
 
+    /// What its maker calls the device; `None` where that is the host.
+    ///
+    /// # Errors
+    /// [`OpError::Driver`].
+    pub fn device_name(&self) -> Result<Option<String>, OpError> {
+        match self {
+            Self::Cpu(_) => Ok(None),
+            #[cfg(feature = "kernels")]
+            Self::Device(device) => device.maker_name(),
+        }
+    }
+
     /// Free bytes of the device's own memory; `None` where pools lie in the host's.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub struct LibraryReport {
 /// A GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GpuReport {
+    /// As its maker calls it.
+    pub name: Option<String>,
     /// Backend and architecture: `cuda/sm_89`.
     pub arithmetic: String,
     /// Free bytes of its memory.
@@ -89,7 +91,11 @@ impl CudaReport {
             return Self { driver, ..Self::default() };
         }
         let opened = Backend::open(DeviceChoice::Cuda { ordinal: 0 }, None).and_then(|backend| {
-            Ok(GpuReport { arithmetic: backend.arithmetic(), free_memory: backend.free_device_memory()? })
+            Ok(GpuReport {
+                name: backend.device_name()?,
+                arithmetic: backend.arithmetic(),
+                free_memory: backend.free_device_memory()?,
+            })
         });
         let (device, problem) = match opened {
             Ok(device) => (Some(device), None),

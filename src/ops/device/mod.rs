@@ -129,6 +129,16 @@ impl DeviceBackend {
         }
     }
 
+    /// As [`super::Backend::device_name`].
+    pub(super) fn maker_name(&self) -> Result<Option<String>, OpError> {
+        match &self.place {
+            #[cfg(feature = "emu")]
+            Place::Emu => Ok(None),
+            #[cfg(feature = "cuda")]
+            Place::Cuda(place) => place.maker_name().map(Some),
+        }
+    }
+
     /// As [`super::Backend::free_device_memory`].
     pub(super) fn free_memory(&self) -> Result<Option<u64>, OpError> {
         match &self.place {

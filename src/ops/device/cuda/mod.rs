@@ -52,6 +52,11 @@ impl CudaPlace {
         format!("cuda/sm_{major}{minor}")
     }
 
+    /// `NVIDIA H200`.
+    pub(super) fn maker_name(&self) -> Result<String, OpError> {
+        self.stream.context().name().map_err(|error| self.refused(error))
+    }
+
     /// Free bytes of its memory.
     pub(super) fn free_memory(&self) -> Result<u64, OpError> {
         let (free, _) = self.stream.context().mem_get_info().map_err(|error| self.refused(error))?;
